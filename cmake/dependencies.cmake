@@ -1,0 +1,55 @@
+# Third-party libraries, all from the distribution (tools/setup.sh installs them). What goes into the user's process is
+# header-only or static, so that nothing of it can meet the host's own copy.
+if(CMAKE_CROSSCOMPILING)
+  # Header-only packages are the same for every machine: the build machine's may serve.
+  list(APPEND CMAKE_PREFIX_PATH /usr)
+  file(GLOB gpuflight_host_cmake /usr/lib/*-linux-gnu/cmake)
+  foreach(dir IN LISTS gpuflight_host_cmake)
+    list(APPEND CMAKE_PREFIX_PATH ${dir}/fmt ${dir}/spdlog)
+  endforeach()
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+
+# zstd::libzstd_static, whatever the distribution's package describes.
+if(NOT CMAKE_CROSSCOMPILING)
+  find_package(zstd QUIET CONFIG)
+endif()
+if(NOT TARGET zstd::libzstd_static)
+  find_path(GPUFLIGHT_ZSTD_INCLUDE zstd.h REQUIRED)
+  if(CMAKE_CROSSCOMPILING)
+    find_library(GPUFLIGHT_ZSTD_LIBRARY libzstd.a)
+  else()
+    find_library(GPUFLIGHT_ZSTD_LIBRARY NAMES libzstd.a REQUIRED)
+  endif()
+  if(GPUFLIGHT_ZSTD_LIBRARY)
+    add_library(zstd::libzstd_static STATIC IMPORTED)
+    set_target_properties(zstd::libzstd_static PROPERTIES IMPORTED_LOCATION ${GPUFLIGHT_ZSTD_LIBRARY})
+  else()
+    add_library(zstd::libzstd_static INTERFACE IMPORTED)  # enough to compile against
+  endif()
+  if(NOT CMAKE_CROSSCOMPILING)
+    target_include_directories(zstd::libzstd_static SYSTEM INTERFACE ${GPUFLIGHT_ZSTD_INCLUDE})
+  endif()
+endif()
+
+# simdjson: readers only. Static where the distribution has it; Debian ships the shared one.
+if(NOT CMAKE_CROSSCOMPILING)
+  find_package(simdjson REQUIRED)
+  if(TARGET simdjson::simdjson_static)
+    add_library(gpuflight_simdjson INTERFACE)
+    target_link_libraries(gpuflight_simdjson INTERFACE simdjson::simdjson_static)
+  else()
+    add_library(gpuflight_simdjson INTERFACE)
+    target_link_libraries(gpuflight_simdjson INTERFACE simdjson::simdjson)
+  endif()
+endif()
+
+if(GPUFLIGHT_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()
