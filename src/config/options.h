@@ -1,0 +1,46 @@
+// Options: the value of every option with its default. A plain struct that anyone may fill; the rows that say how each
+// field is named outside (variable, flag, API field) and read from text stand in option_table.h, and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gpuflight::config {
+
+enum class Mode : std::uint8_t {
+  kStream,    // every event goes to the log
+  kBlackbox,  // the log gets summaries, the flight file keeps the last events
+};
+
+struct Options {
+  // what is recorded
+  bool enabled = true;
+  Mode mode = Mode::kStream;
+  bool details = true;  // occupancy and its breakdown
+  std::string include;  // comma-separated globs of program names; empty: all
+  std::string exclude;
+
+  // where it goes
+  std::string log = "gpuflight/%e.%p.ndjson";
+  std::string flight;  // empty: beside the log; "memory": no file
+  std::uint64_t log_max_bytes = std::uint64_t{2} << 30;  // 0: no bound
+  std::uint64_t log_segment_bytes = std::uint64_t{64} << 20;
+  std::uint64_t log_keep_ms = 60'000;
+  bool compress = true;
+  bool mask_args = false;
+
+  // what it may take
+  std::uint64_t pool_bytes = std::uint64_t{32} << 20;
+  std::uint64_t kernels_max = 16'384;
+  std::uint64_t configs_max = 65'536;
+  std::uint64_t flush_ms = 50;
+  std::uint64_t exit_timeout_ms = 2'000;
+
+  // surroundings
+  std::string cupti;    // empty: found by the recorder
+  std::string libcuda;  // empty: libcuda.so.1 as the loader finds it
+  bool verbose = false;
+  bool quiet = false;
+};
+
+}  // namespace gpuflight::config
