@@ -57,7 +57,7 @@ enum class OccupancySource : std::uint8_t {
 };
 
 // Occupancy of one configuration. `limit_blocks[i]` answers "how many blocks would an SM hold if only limiter i
-// existed"; -1: that limit does not apply or is not known.
+// existed"; -1: that limit does not apply or is not known. INT32_MAX: the kernel uses none of it.
 struct Occupancy {
   OccupancySource source = OccupancySource::kNone;
   std::int32_t max_active_blocks = -1;
