@@ -22,8 +22,9 @@
 //     └────────────────────────────┘ file_bytes
 //
 // Rows of tables are written once and published by their `state` (release); row 0 of each table is "not known" and
-// never used. A chunk belongs to one slot until all its lines are written. Records [0, committed) of a chunk are
-// whole; record i of it has the sequence number (slot, first_counter + i). A reader trusts nothing in here: it checks
+// never used. A chunk belongs to one slot until all its lines are written; then it goes to the end of the queue of free
+// chunks and keeps its content until it is used again, so that the file always ends with the last events, written or
+// not. Records [0, committed) of a chunk are whole; record i of it has the sequence number (slot, first_counter + i). A reader trusts nothing in here: it checks
 // every offset, count and state against the size of the file.
 //
 // The process that records treats the file as write-only: chunk ownership, free list and table sizes it goes by live
@@ -159,9 +160,7 @@ struct alignas(64) ChunkHeader {
   std::atomic<std::uint64_t> first_counter;  // seq counter of record 0
   std::atomic<std::uint32_t> next;           // chunk index + 1 that the slot went on with; 0: none yet
   std::atomic<std::uint32_t> taken;          // records the recorder has put into the log
-  std::uint32_t thread;                      // OS thread id
-  std::uint32_t generation;                  // of the slot
-  std::uint64_t reserved[4];
+  std::uint64_t reserved[5];
 };
 static_assert(sizeof(ChunkHeader) == 64);
 
@@ -200,7 +199,8 @@ struct alignas(64) Record {
   std::uint32_t scope;
   std::uint32_t graph;
   std::uint32_t counter_low;
-  std::uint64_t reserved0;
+  std::uint32_t thread;  // OS thread id
+  std::uint32_t reserved0;
 };
 static_assert(sizeof(Record) == kRecordBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
