@@ -1,0 +1,119 @@
+// The log's files: one live file that keeps its name, closed segments beside it (NAME.0001.ndjson, compressed to
+// NAME.0001.ndjson.zst in the background), the oldest deleted when the bound is reached.
+// It runs in somebody else's process: a host may close our descriptor, delete our files, fill the disk, change its
+// directory. Before each write the descriptor's identity is checked; a file that went away is made anew.
+//
+// Threads: one owner (the recorder thread), which must have all signals blocked (SIGXFSZ). Blocks: in write(2).
+// Allocates: at open and rotation. Never throws, never prints, changes no process-wide state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "log/buffer.h"
+#include "log/retention.h"
+
+namespace gpuflight::log {
+
+class Compressor;
+
+struct SinkOptions {
+  std::string path;                       // pattern already expanded; parent folders are made
+  std::uint64_t segment_bytes = 64 << 20;  // rotate beyond; at most an eighth of max_bytes is used
+  std::uint64_t max_bytes = 0;            // of all files of this log; 0: no bound
+  std::int64_t keep_ns = 0;               // see Retention
+  bool rotate = true;
+  bool compress = true;
+};
+
+// What makes a segment readable alone: session_start with the segment's number, device_info, stream_info of all known
+// streams. Called on the owner's thread, from open() and write().
+class SegmentPrologue {
+ public:
+  virtual ~SegmentPrologue() = default;
+  virtual void append_prologue(Buffer& out, std::uint32_t segment) noexcept = 0;
+};
+
+struct WriteOutcome {
+  int error = 0;                     // errno; 0: everything was written
+  std::uint64_t lines_written = 0;   // whole lines of the batch in the file
+  std::uint64_t events_written = 0;  // of these: lines the ledger counts (is_ring_event)
+  bool recreated = false;            // the file had been deleted and was made anew
+  bool reopened = false;             // the descriptor had been closed or taken by the host
+  bool rotated = false;
+};
+
+class LogSink {
+ public:
+  LogSink() noexcept;
+  ~LogSink();
+  LogSink(const LogSink&) = delete;
+  LogSink& operator=(const LogSink&) = delete;
+
+  // 0 or errno. A file that exists, a symlink included, is left alone: NAME.2.ndjson, NAME.3.ndjson ... is taken.
+  // `prologue` must outlive the sink; nullptr: none.
+  int open(const SinkOptions& options, SegmentPrologue* prologue) noexcept;
+  bool is_open() const noexcept { return open_; }
+  const std::string& path() const noexcept { return path_; }  // absolute, as really taken
+
+  // `batch`: whole lines; `events` of its lines are ring events; `newest_ns`: the latest time in it. On an error the
+  // lines that did not get in are the caller's to count (write_failed); the next call tries again.
+  WriteOutcome write(std::string_view batch, std::uint64_t events, std::int64_t newest_ns) noexcept;
+
+  // Whether events no longer fit and summaries are to be written instead. `now_ns` on the clock of `newest_ns`.
+  bool must_summarise(std::int64_t now_ns) noexcept;
+
+  // Events that went away with deleted segments since the last call.
+  std::uint64_t take_rotated_away() noexcept;
+  std::uint64_t bytes_written() const noexcept { return bytes_written_; }
+  std::uint32_t segment() const noexcept { return segment_; }
+
+  // Closes; waits at most `compress_timeout_ms` for the compression in progress, what is not done stays plain.
+  void close(std::uint32_t compress_timeout_ms) noexcept;
+  // In a forked child: lets go of everything inherited without touching the parent's files. It can be opened anew.
+  void forget_after_fork() noexcept;
+
+ private:
+  struct FileId {
+    std::uint64_t device = 0, inode = 0;
+    bool operator==(const FileId&) const = default;
+  };
+  enum class DescriptorState { kOurs, kForeign, kDeleted };
+
+  int make_live_file() noexcept;
+  int create_exclusively(const std::string& name) noexcept;
+  int open_folder() noexcept;
+  bool folder_is_ours() const noexcept;
+  int begin_segment() noexcept;
+  int ensure_live(WriteOutcome& outcome) noexcept;
+  DescriptorState look_at_descriptor() const noexcept;
+  int reopen_live() noexcept;
+  int rotate() noexcept;
+  void drop_oldest_if_over(std::uint64_t incoming) noexcept;
+  void collect_compressed() noexcept;
+  std::uint64_t write_lines(std::string_view bytes, int& error) noexcept;
+  void close_live() noexcept;
+  std::string segment_name(std::uint32_t number) const;
+
+  SinkOptions options_;
+  SegmentPrologue* prologue_ = nullptr;
+  Retention retention_;
+  std::shared_ptr<Compressor> compressor_;
+  std::string path_, folder_, name_, stem_, extension_;
+  int fd_ = -1;
+  int folder_fd_ = -1;
+  FileId id_, folder_id_;
+  bool open_ = false;
+  bool torn_ = false;  // the live file ends in a part of a line
+  std::uint32_t segment_ = 0;
+  std::uint64_t live_bytes_ = 0;
+  std::uint64_t live_events_ = 0;
+  std::uint64_t segment_limit_ = 0;
+  std::int64_t live_newest_ns_ = 0;
+  std::uint64_t bytes_written_ = 0;
+  std::uint64_t rotated_away_ = 0;
+};
+
+}  // namespace gpuflight::log
