@@ -316,6 +316,9 @@ TEST(OccupancyLimiter, AbsurdNumbersAreSurvived) {
     EXPECT_EQ(o.max_active_blocks, 0);
     EXPECT_EQ(o.limiter, Limiter::kWarps);
   }
+  launch.block = {1u << 31, 1u << 31, 4};  // 2^64 threads are not none
+  EXPECT_EQ(compute_occupancy(board("h200"), info, launch).limiter, Limiter::kWarps);
+  EXPECT_EQ(compute_occupancy(board("h200"), info, launch).max_active_blocks, 0);
   launch.block = {0, 1, 1};
   EXPECT_EQ(compute_occupancy(board("h200"), info, launch, {3, -1}).source, OccupancySource::kNone);
 }
