@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, and only what is missing: packages of Debian or Ubuntu, the CUDA headers
+# (from pip wheels into ./.deps, where no toolkit is found), Python packages of the tests (into ./.venv).
+# With nothing missing it needs no network and no rights.
+#
+#   tools/setup.sh         everything that tools/test.sh needs
+#   tools/setup.sh build   only what building the library, the tools and the demo needs
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scope=${1:-all}
+case $scope in
+  all | build) ;;
+  *) echo "usage: tools/setup.sh [build]" >&2; exit 2 ;;
+esac
+
+build_packages=(g++ cmake ninja-build pkg-config python3 python3-venv libfmt-dev libspdlog-dev nlohmann-json3-dev
+                libcli11-dev libzstd-dev libsimdjson-dev libgtest-dev libbenchmark-dev)
+test_packages=(ccache g++-aarch64-linux-gnu jq zstd locales)
+# The wheels of toolkit 13.0; the toolkit itself serves just as well.
+cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88)
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: $*" >&2; exit 1; }
+
+installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+
+# A command that is there by other means than its package serves as well.
+have_package() {
+  case $1 in
+    g++ | cmake | pkg-config | python3 | ccache | jq | zstd) command -v "$1" >/dev/null && return ;;
+    ninja-build) command -v ninja >/dev/null && return ;;
+    g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ >/dev/null && return ;;
+  esac
+  installed "$1"
+}
+
+install_packages() {
+  local missing=() package as_root=()
+  for package in "$@"; do
+    have_package "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  command -v apt-get >/dev/null ||
+    fail "missing: ${missing[*]}. This is not Debian or Ubuntu: install what corresponds to these, then run again."
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "missing: ${missing[*]}. Run as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq || say "apt-get update failed; trying with the lists that are there"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+    >/dev/null || fail "apt-get could not install ${missing[*]} (see above)"
+}
+
+have_venv() { [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip' 2>/dev/null; }
+
+need_venv() {
+  have_venv && return
+  say "making ./.venv"
+  rm -rf .venv
+  python3 -m venv .venv || fail "python3 -m venv failed: install python3-venv"
+}
+
+pip_install() {
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" || fail "pip could not install: $*"
+}
+
+# The same places, in the same order, as cmake/cuda_headers.cmake.
+have_cuda_headers() {
+  local header dir found
+  for header in cuda.h cuda_occupancy.h cupti.h generated_cuda_meta.h; do
+    found=
+    for dir in ${CUDA_HOME:+"$CUDA_HOME"/include "$CUDA_HOME"/extras/CUPTI/include} \
+               ${CUDA_PATH:+"$CUDA_PATH"/include "$CUDA_PATH"/extras/CUPTI/include} \
+               /usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include .deps/cuda/nvidia/cu13/include; do
+      [ -e "$dir/$header" ] && found=yes && break
+    done
+    [ -n "$found" ] || return 1
+  done
+}
+
+install_cuda_headers() {
+  have_cuda_headers && return
+  need_venv
+  say "fetching the CUDA headers: ${cuda_wheels[*]}"
+  rm -rf .deps/cuda
+  # Headers only: any platform's wheel will do, and no dependency of theirs is wanted.
+  pip_install --target .deps/cuda --no-deps "${cuda_wheels[@]}"
+  have_cuda_headers || fail "the wheels came, but cuda.h, cuda_occupancy.h or cupti.h is not in them"
+}
+
+install_python_packages() {
+  local line name version
+  need_venv
+  while read -r line; do
+    case $line in '' | '#'*) continue ;; esac
+    name=${line%%==*} version=${line##*==}
+    if ! .venv/bin/python - "$name" "$version" <<'PY' 2>/dev/null
+import importlib.metadata, sys
+sys.exit(importlib.metadata.version(sys.argv[1]) != sys.argv[2])
+PY
+    then
+      say "installing the Python packages of the tests"
+      pip_install -r tools/requirements.txt
+      return
+    fi
+  done <tools/requirements.txt
+}
+
+# Tests run under a locale with decimal comma and digit grouping; it is made here, privately, not in the system.
+make_locale() {
+  [ -e .deps/locale/de_DE.UTF-8/LC_NUMERIC ] && return
+  say "making the locale de_DE.UTF-8 in .deps/locale"
+  mkdir -p .deps/locale
+  localedef -i de_DE -f UTF-8 .deps/locale/de_DE.UTF-8 || fail "localedef could not make de_DE.UTF-8"
+}
+
+check_versions() {
+  local cmake_version gcc_version
+  cmake_version=$(cmake --version | sed -n '1s/[^0-9]*//p')
+  printf '3.25\n%s\n' "$cmake_version" | sort -VC || fail "cmake is $cmake_version; 3.25 or newer is needed"
+  if c++ --version | grep -qi 'free software foundation'; then
+    gcc_version=$(c++ -dumpfullversion)
+    printf '12\n%s\n' "$gcc_version" | sort -VC || fail "g++ is $gcc_version; 12 or newer is needed"
+  fi
+}
+
+install_packages "${build_packages[@]}"
+check_versions
+install_cuda_headers
+if [ "$scope" = all ]; then
+  install_packages "${test_packages[@]}"
+  install_python_packages
+  make_locale
+fi
+say "everything is there"
