@@ -1,0 +1,419 @@
+#include "capture/cupti_source.h"
+
+namespace gpuflight::capture {
+namespace {
+
+constexpr CUpti_CallbackId kLaunchIds[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+};
+
+// Rare calls that change what a handle, a stream or a launch means.
+constexpr CUpti_CallbackId kStateIds[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuModuleUnload,
+    CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload,
+    CUPTI_DRIVER_TRACE_CBID_cuFuncSetAttribute,
+    CUPTI_DRIVER_TRACE_CBID_cuKernelSetAttribute,
+    CUPTI_DRIVER_TRACE_CBID_cuFuncSetBlockShape,
+    CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize,
+};
+
+constexpr CUpti_CallbackId kResourceIds[] = {
+    CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
+    CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING,
+    CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING,
+    CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING,
+};
+
+LaunchCall base_call(const CUpti_CallbackData& data) {
+  LaunchCall call;
+  call.symbol = data.symbolName;
+  call.context = data.context;
+  call.context_uid = data.contextUid;
+  call.correlation = data.correlationId;
+  return call;
+}
+
+template <class Params>
+void set_geometry(LaunchCall& call, const Params& p) {
+  call.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
+  call.shape.block = {p.blockDimX, p.blockDimY, p.blockDimZ};
+  call.shape.dyn_shared_bytes = p.sharedMemBytes;
+  call.stream = p.hStream;
+}
+
+void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
+  if (config.attrs == nullptr) return;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        call.shape.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z};
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        call.shape.cooperative = attribute.value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        call.shape.carveout = static_cast<std::int32_t>(attribute.value.sharedMemCarveout);
+        call.shape.carveout_from_launch = true;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, StreamTable& streams, GraphTable& graphs,
+                         DeviceQuery& devices, NoticeBoard& notices, std::string explicit_path, int driver_version)
+    : recorder_(recorder),
+      resolver_(resolver),
+      streams_(streams),
+      graphs_(graphs),
+      devices_(devices),
+      notices_(notices),
+      explicit_path_(std::move(explicit_path)),
+      driver_version_(driver_version) {}
+
+SourceStatus CuptiSource::start(std::string& problem) noexcept {
+  try {
+    if (subscriber_ == nullptr) {
+      const SourceStatus status = library_ ? subscribe(problem) : choose(problem);
+      if (status != SourceStatus::kOk) return status;
+    }
+    if (!enable_all(true, problem)) {
+      stop(true);
+      return SourceStatus::kRefused;
+    }
+    enabled_ = true;
+    return SourceStatus::kOk;
+  } catch (...) {
+    return SourceStatus::kRefused;
+  }
+}
+
+void CuptiSource::stop(bool release) noexcept {
+  if (subscriber_ == nullptr) return;
+  if (release) {
+    cupti_.unsubscribe(subscriber_);
+    subscriber_ = nullptr;
+  } else if (enabled_) {
+    std::string ignored;
+    enable_all(false, ignored);
+  }
+  enabled_ = false;
+}
+
+// Opens candidates until one can be subscribed to.
+SourceStatus CuptiSource::choose(std::string& problem) {
+  std::string tried;
+  SourceStatus last = SourceStatus::kNoLibrary;
+  for (const CuptiCandidate& candidate : find_cupti_candidates(explicit_path_, driver_version_)) {
+    SharedObject library;
+    const bool opened = candidate.loaded ? library.adopt(candidate.path.c_str()) : library.open(candidate.path.c_str());
+    if (!opened) {
+      tried += "; " + candidate.path + ": " + (candidate.loaded ? "gone" : library.error());
+      continue;
+    }
+    CuptiApi api;
+    if (const char* const missing = api.load(library)) {
+      tried += "; " + library.path() + " lacks " + missing;
+      continue;
+    }
+    std::uint32_t version = 0;
+    api.get_version(&version);
+    library_ = library;
+    cupti_ = api;
+    choice_ = {library.path(), candidate.reason, version};
+    std::string why;
+    last = subscribe(why);
+    if (last == SourceStatus::kOk) return last;
+    if (last == SourceStatus::kSlotTaken) {  // no other copy of CUPTI would be given it either
+      problem = why;
+      return last;
+    }
+    tried += "; " + library.path() + ": " + why;
+    library_ = SharedObject();
+    choice_ = {};
+  }
+  problem = "no usable libcupti: launches are not recorded; install the CUDA toolkit or the nvidia-cuda-cupti package of "
+            "the driver's version, or name one with GPUFLIGHT_CUPTI" + tried;
+  return last;
+}
+
+SourceStatus CuptiSource::subscribe(std::string& problem) {
+  CUpti_SubscriberHandle subscriber = nullptr;
+  const CUptiResult result =
+      cupti_.subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(&CuptiSource::on_callback), this);
+  if (result == CUPTI_SUCCESS) {
+    subscriber_ = subscriber;
+    return SourceStatus::kOk;
+  }
+  const std::string text = cupti_.result_text(result);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || result == CUPTI_ERROR_MAX_LIMIT_REACHED) {
+    problem = "another CUPTI client (a profiler, sanitizer or debugger) holds the one subscriber slot (" + text +
+              "): launches are not recorded; run without it, or start it later and gpuflight first";
+    return SourceStatus::kSlotTaken;
+  }
+  if (result == CUPTI_ERROR_NOT_INITIALIZED) {
+    problem = "CUPTI " + std::to_string(choice_.version) + " does not work with driver " +
+              std::to_string(driver_version_) + " (" + text + "): it may be newer than the driver";
+    return SourceStatus::kTooNew;
+  }
+  problem = "cuptiSubscribe: " + text + " (" + std::to_string(result) + ")";
+  return SourceStatus::kRefused;
+}
+
+bool CuptiSource::enable_all(bool on, std::string& problem) noexcept {
+  const std::uint32_t flag = on ? 1 : 0;
+  const auto each = [&](CUpti_CallbackDomain domain, const auto& ids, bool must) {
+    for (const CUpti_CallbackId id : ids) {
+      const CUptiResult result = cupti_.enable_callback(flag, subscriber_, domain, id);
+      // An older CUPTI does not know the newest ids: those calls do not exist in its driver either.
+      if (result != CUPTI_SUCCESS && must && result != CUPTI_ERROR_INVALID_PARAMETER) {
+        try {
+          problem = std::string("cuptiEnableCallback: ") + cupti_.result_text(result);
+        } catch (...) {
+        }
+        return false;
+      }
+    }
+    return true;
+  };
+  return each(CUPTI_CB_DOMAIN_RESOURCE, kResourceIds, false) && each(CUPTI_CB_DOMAIN_DRIVER_API, kStateIds, false) &&
+         each(CUPTI_CB_DOMAIN_DRIVER_API, kLaunchIds, true);
+}
+
+void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                       const void* data) noexcept {
+  auto& source = *static_cast<CuptiSource*>(self);
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
+    source.on_driver_call(id, *static_cast<const CUpti_CallbackData*>(data));
+  } else if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
+    source.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+  }
+}
+
+void CuptiSource::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  ThreadState* const thread = recorder_.enter();
+  if (thread == nullptr || thread->inside) return;
+  if (data.callbackSite == CUPTI_API_ENTER) {
+    on_driver_enter(*thread, id, data);
+  } else {
+    on_driver_exit(*thread, id, data);
+  }
+}
+
+void CuptiSource::on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
+      const auto& p = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
+      LaunchCall call = base_call(data);
+      set_geometry(call, p);
+      call.function = p.f;
+      call.per_thread_default = id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz;
+      recorder_.on_call_begin(thread);
+      recorder_.on_kernel_enter(thread, call, this, &device_of);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
+      const auto& p = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+      if (p.config == nullptr) break;  // the driver will refuse it; there is nothing to record
+      LaunchCall call = base_call(data);
+      set_geometry(call, *p.config);
+      read_attributes(call, *p.config);
+      call.function = p.f;
+      call.per_thread_default = id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz;
+      recorder_.on_call_begin(thread);
+      recorder_.on_kernel_enter(thread, call, this, &device_of);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz: {
+      const auto& p = *static_cast<const cuLaunchCooperativeKernel_params*>(data.functionParams);
+      LaunchCall call = base_call(data);
+      set_geometry(call, p);
+      call.function = p.f;
+      call.shape.cooperative = true;
+      call.per_thread_default = id == CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz;
+      recorder_.on_call_begin(thread);
+      recorder_.on_kernel_enter(thread, call, this, &device_of);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice:
+      recorder_.on_call_begin(thread);
+      on_multi_device(thread, data);
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunch:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync: {
+      // All three begin with the function; the grid follows where there is one.
+      const auto& p = *static_cast<const cuLaunchGridAsync_params*>(data.functionParams);
+      LaunchCall call = base_call(data);
+      call.function = p.f;
+      if (id != CUPTI_DRIVER_TRACE_CBID_cuLaunch) {
+        call.grid = {static_cast<std::uint32_t>(p.grid_width), static_cast<std::uint32_t>(p.grid_height), 1};
+      }
+      if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync) call.stream = p.hStream;
+      resolver_.legacy_shape(p.f, call.shape);
+      recorder_.on_call_begin(thread);
+      recorder_.on_kernel_enter(thread, call, this, &device_of);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: {
+      const auto& p = *static_cast<const cuGraphLaunch_params*>(data.functionParams);
+      GraphCall call;
+      call.graph_exec = p.hGraphExec;
+      call.context = data.context;
+      call.context_uid = data.contextUid;
+      call.stream = p.hStream;
+      call.per_thread_default = id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz;
+      call.correlation = data.correlationId;
+      recorder_.on_call_begin(thread);
+      recorder_.on_graph_enter(thread, call, this, &device_of);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuModuleUnload:
+    case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
+      resolver_.on_handles_released();
+      break;
+    default:
+      break;
+  }
+}
+
+void CuptiSource::on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& p = *static_cast<const cuLaunchCooperativeKernelMultiDevice_params*>(data.functionParams);
+  if (p.launchParamsList == nullptr) return;
+  for (unsigned i = 0; i < p.numDevices; ++i) {
+    const CUDA_LAUNCH_PARAMS& one = p.launchParamsList[i];
+    LaunchCall call = base_call(data);
+    set_geometry(call, one);
+    call.function = one.function;
+    call.shape.cooperative = true;
+    if (i > 0) call.symbol = nullptr;  // the callback names one function; the others are asked for
+    CUcontext context = nullptr;
+    thread.inside = true;
+    if (recorder_.driver().stream_get_ctx != nullptr &&
+        recorder_.driver().stream_get_ctx(one.hStream, &context) == CUDA_SUCCESS && context != nullptr) {
+      call.context = context;
+      cupti_.get_context_id(context, &call.context_uid);
+    }
+    thread.inside = false;
+    recorder_.on_kernel_enter(thread, call, this, &device_of);
+  }
+}
+
+void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  const auto status =
+      data.functionReturnValue != nullptr ? *static_cast<const CUresult*>(data.functionReturnValue) : CUDA_SUCCESS;
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz:
+      if (status == CUDA_SUCCESS) recorder_.on_capture_begun();
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz:
+      // An invalidated capture ends here too; refused for another reason (wrong thread, not capturing), it goes on.
+      if (status == CUDA_SUCCESS || status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) recorder_.on_capture_ended();
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuFuncSetAttribute: {
+      const auto& p = *static_cast<const cuFuncSetAttribute_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) resolver_.on_attribute_set(p.hfunc, p.attrib, p.value);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuKernelSetAttribute: {
+      const auto& p = *static_cast<const cuKernelSetAttribute_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) resolver_.on_attribute_set(p.kernel, p.attrib, p.val);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuFuncSetBlockShape: {
+      const auto& p = *static_cast<const cuFuncSetBlockShape_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) {
+        resolver_.on_block_shape_set(p.hfunc, {static_cast<std::uint32_t>(p.x), static_cast<std::uint32_t>(p.y),
+                                               static_cast<std::uint32_t>(p.z)});
+      }
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize: {
+      const auto& p = *static_cast<const cuFuncSetSharedSize_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) resolver_.on_shared_size_set(p.hfunc, p.bytes);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuModuleUnload:
+    case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
+      break;
+    default:
+      recorder_.on_return(thread, static_cast<std::int32_t>(status));
+      break;
+  }
+}
+
+void CuptiSource::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept {
+  if (!recorder_.recording()) return;
+  switch (id) {
+    case CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING:
+      resolver_.on_handles_released();
+      break;
+    case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING: {
+      resolver_.on_handles_released();
+      std::uint32_t uid = 0;
+      if (cupti_.get_context_id(data.context, &uid) == CUPTI_SUCCESS) streams_.on_context_destroyed(uid);
+      break;
+    }
+    case CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING: {
+      std::uint32_t uid = 0;
+      if (cupti_.get_context_id(data.context, &uid) == CUPTI_SUCCESS) {
+        streams_.on_stream_destroyed(data.resourceHandle.stream, uid);
+      }
+      break;
+    }
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING:
+      if (const auto* const graph = static_cast<const CUpti_GraphData*>(data.resourceDescriptor)) {
+        graphs_.on_graph_exec_destroyed(graph->graphExec);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+std::int32_t CuptiSource::device_of(void* self, const void* context) noexcept {
+  auto& source = *static_cast<CuptiSource*>(self);
+  std::uint32_t device = 0;
+  if (context == nullptr || source.cupti_.get_device_id == nullptr ||
+      source.cupti_.get_device_id(static_cast<CUcontext>(const_cast<void*>(context)), &device) != CUPTI_SUCCESS) {
+    return -1;
+  }
+  const auto ordinal = static_cast<std::int32_t>(device);
+  source.devices_.describe(ordinal);
+  return ordinal;
+}
+
+}  // namespace gpuflight::capture

@@ -1,0 +1,12 @@
+#include "capture/driver_api.h"
+
+namespace gpuflight::capture {
+
+void DriverApi::load(const SharedObject& libcuda) noexcept {
+#define GPUFLIGHT_LOAD(member, name, prototype) \
+  member = reinterpret_cast<decltype(member)>(libcuda.symbol(name));
+  GPUFLIGHT_DRIVER_FUNCTIONS(GPUFLIGHT_LOAD)
+#undef GPUFLIGHT_LOAD
+}
+
+}  // namespace gpuflight::capture

@@ -1,0 +1,32 @@
+// One launch as its source saw it: what CUPTI's callback and, later, an interposed entry point know at entry.
+// Handles are the driver's, opaque here.
+#pragma once
+
+#include <cstdint>
+
+#include "event/kernel_config.h"
+
+namespace gpuflight::capture {
+
+struct LaunchCall {
+  const void* function = nullptr;  // CUfunction or CUkernel
+  const char* symbol = nullptr;    // mangled name; valid only during the call; may be null
+  const void* context = nullptr;   // CUcontext
+  std::uint32_t context_uid = 0;
+  const void* stream = nullptr;  // CUstream as given: null, 1 (legacy), 2 (per thread) or a handle
+  bool per_thread_default = false;  // the _ptsz form: a null stream means this thread's own
+  event::Dim3 grid;
+  event::LaunchShape shape;  // block, dynamic shared memory and what the launch's attributes say
+  std::uint32_t correlation = 0;
+};
+
+struct GraphCall {
+  const void* graph_exec = nullptr;  // CUgraphExec
+  const void* context = nullptr;
+  std::uint32_t context_uid = 0;
+  const void* stream = nullptr;
+  bool per_thread_default = false;
+  std::uint32_t correlation = 0;
+};
+
+}  // namespace gpuflight::capture

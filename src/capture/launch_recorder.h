@@ -1,0 +1,113 @@
+// The hot path: a launch seen by a source becomes one record in the calling thread's ring. On a hit no lock, no
+// allocation, no system call.
+//
+// Threads: on_* are called by any app thread, inside the driver's call; never blocks on a hit. Owned by the recorder
+// for the life of the process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+
+#include "capture/device_query.h"
+#include "capture/graph_table.h"
+#include "capture/kernel_resolver.h"
+#include "capture/kernel_table.h"
+#include "capture/launch_call.h"
+#include "capture/notice_board.h"
+#include "capture/scope_table.h"
+#include "capture/stream_table.h"
+#include "capture/thread_state.h"
+#include "flight/ring.h"
+
+namespace gpuflight::capture {
+
+// A page that the kernel wipes in a forked child (also after a raw clone): zero there means "not this process's".
+struct OwnerPage {
+  std::atomic<std::uint32_t> recording;  // 1: record launches
+  std::atomic<std::uint32_t> owned;      // 1: this process made the recorder
+
+  static OwnerPage* create() noexcept;  // null: no memory
+};
+
+// Own cost of a launch, sampled: every kSampleEvery-th launch of a thread is timed from entry to return to the source.
+struct CostCounters {
+  std::atomic<std::uint64_t> sampled{0};
+  std::atomic<std::uint64_t> total_ns{0};
+  std::atomic<std::uint64_t> misses{0};
+};
+
+class LaunchRecorder {
+ public:
+  struct Parts {
+    const DriverApi& driver;
+    flight::RingSet& rings;
+    KernelResolver& resolver;
+    StreamTable& streams;
+    GraphTable& graphs;
+    ScopeTable& scopes;
+    DeviceQuery& devices;
+    OwnerPage& page;
+    std::int64_t t0_monotonic_ns;
+  };
+  static constexpr std::uint32_t kSampleEvery = 256;
+
+  explicit LaunchRecorder(const Parts& parts) : parts_(parts) {}
+
+  // The calling thread's state; null: nothing is recorded (stopped, forked, no memory).
+  ThreadState* enter() noexcept {
+    if (parts_.page.recording.load(std::memory_order_relaxed) == 0) [[unlikely]] return nullptr;
+    ThreadState* const state = this_thread_state();
+    if (state != nullptr && state->owner == this) [[likely]] return state;
+    return make_thread_state(*this, parts_.rings);
+  }
+  bool recording() const noexcept { return parts_.page.recording.load(std::memory_order_relaxed) != 0; }
+  bool alive() const noexcept { return parts_.page.owned.load(std::memory_order_relaxed) != 0; }
+
+  // Before the first on_*_enter of a launch call: what the thread left open, it left without returning.
+  void on_call_begin(ThreadState& thread) noexcept {
+    if (thread.open_count != 0) [[unlikely]] abandon_open(thread);
+  }
+
+  // At entry and return of one launch call. Calls nest only inside our own driver calls, which `inside` filters out.
+  // `device` is asked for by a function, since it costs a driver call and is needed on a miss only.
+  using DeviceOf = std::int32_t (*)(void* source, const void* context);
+  void on_kernel_enter(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
+  void on_graph_enter(ThreadState& thread, const GraphCall& call, void* source, DeviceOf device_of) noexcept;
+  void on_return(ThreadState& thread, std::int32_t status) noexcept;
+
+  void on_capture_begun() noexcept { captures_.fetch_add(1, std::memory_order_acq_rel); }
+  void on_capture_ended() noexcept;
+
+  void push_scope(const char* name) noexcept;
+  void pop_scope() noexcept;
+  void mark(const char* name) noexcept;
+
+  void on_thread_exit(ThreadState& thread) noexcept;
+
+  std::int64_t now_ns() const noexcept {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - parts_.t0_monotonic_ns;
+  }
+
+  const DriverApi& driver() const noexcept { return parts_.driver; }
+  const CostCounters& cost() const noexcept { return cost_; }
+  std::uint64_t without_slot() const noexcept { return without_slot_.load(std::memory_order_relaxed); }
+
+ private:
+  std::uint32_t config_of(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
+  std::uint32_t stream_of(ThreadState& thread, const void* stream, bool per_thread_default, const void* context,
+                          std::uint32_t context_uid, void* source, DeviceOf device_of) noexcept;
+  bool being_captured(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;
+  flight::Record* begin(ThreadState& thread, flight::RecordKind kind) noexcept;
+  void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept;
+  void abandon_open(ThreadState& thread) noexcept;
+
+  Parts parts_;
+  std::atomic<std::int32_t> captures_{0};  // graph captures now running in the process
+  std::atomic<std::uint64_t> without_slot_{0};
+  CostCounters cost_;
+};
+
+}  // namespace gpuflight::capture

@@ -1,0 +1,54 @@
+// Streams by handle: each gets a small id for good and is described once. A handle that is used again after
+// cuStreamDestroy is a new stream.
+//
+// Threads: any. `id_of` is called on a miss of the thread's own stream cache: locks, asks the driver outside the lock,
+// may allocate. Rows stay readable by the recorder without the lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "capture/driver_api.h"
+#include "event/events.h"
+#include "flight/table_writer.h"
+
+namespace gpuflight::capture {
+
+struct StreamKey {
+  const void* handle = nullptr;  // null: a default stream
+  std::uint32_t context_uid = 0;
+  std::uint32_t thread = 0;  // != 0: the per-thread default stream of this thread
+  auto operator<=>(const StreamKey&) const = default;
+};
+
+class StreamTable {
+ public:
+  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity);
+
+  event::StreamId id_of(const StreamKey& key, std::int32_t device) noexcept;
+
+  void on_stream_destroyed(const void* handle, std::uint32_t context_uid) noexcept;
+  void on_context_destroyed(std::uint32_t context_uid) noexcept;
+
+  // Grows when an id in some thread's cache may be wrong.
+  std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+
+  std::uint32_t used() const noexcept { return used_.load(std::memory_order_acquire); }
+  const event::StreamInfo* row(std::uint32_t id) const noexcept;
+
+ private:
+  const DriverApi& driver_;
+  flight::TableWriter& rows_;
+  const std::uint32_t capacity_;
+  std::mutex mutex_;
+  std::map<StreamKey, event::StreamId> ids_;
+  std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
+  std::atomic<std::uint32_t> used_{1};
+  std::atomic<std::uint32_t> generation_{1};
+};
+
+}  // namespace gpuflight::capture

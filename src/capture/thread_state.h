@@ -1,0 +1,98 @@
+// What one app thread owns in the recorder: its ring, its caches, its open launches, its scopes. Reached by one
+// initial-exec thread-local pointer; freed by a pthread key when the thread ends.
+//
+// Threads: its own only. Creation (first event of a thread) allocates and locks; use on a hit does neither.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "event/ids.h"
+#include "event/kernel_config.h"
+#include "flight/ring.h"
+
+namespace gpuflight::capture {
+
+class LaunchRecorder;
+
+// Key of the launch cache: what a configuration depends on and the driver's handles for it.
+struct LaunchKey {
+  const void* function = nullptr;
+  std::uint32_t context_uid = 0;
+  std::uint32_t block_x = 0, block_y = 0, block_z = 0;
+  std::uint32_t dyn_shared_bytes = 0;
+  std::uint16_t cluster_x = 0, cluster_y = 0, cluster_z = 0;
+  std::int16_t carveout = -1;
+  std::uint32_t flags = 0;
+  std::uint32_t unused = 0;
+  bool operator==(const LaunchKey&) const = default;
+};
+static_assert(sizeof(LaunchKey) == 48);
+
+struct ThreadState {
+  static constexpr std::size_t kLaunchSlots = 256;  // two ways each
+  static constexpr std::size_t kStreamSlots = 64;
+  static constexpr std::size_t kGraphSlots = 16;
+  static constexpr std::size_t kMaxOpen = 64;    // launches of one multi-device call
+  static constexpr std::size_t kMaxScopes = 64;  // deeper ones are counted, not named
+
+  struct LaunchEntry {
+    LaunchKey key;
+    std::uint32_t config = 0;
+    bool valid = false;
+  };
+  struct StreamEntry {
+    const void* stream = nullptr;
+    std::uint32_t context_uid = 0;
+    std::uint32_t kind = 0;  // 0: empty
+    std::uint32_t id = 0;
+  };
+  struct GraphEntry {
+    const void* exec = nullptr;
+    std::uint32_t id = 0;
+  };
+
+  LaunchRecorder* owner = nullptr;  // the recorder that made it; another one makes its own
+  flight::Ring* ring = nullptr;     // null: all slots were taken
+  bool inside = false;              // the driver calls now running are our own
+  std::uint32_t tid = 0;
+  std::uint32_t open_count = 0;
+  std::uint32_t scope_depth = 0;
+  std::uint64_t config_generation = 0;
+  std::uint32_t stream_generation = 0;
+  std::uint32_t graph_generation = 0;
+  std::uint32_t sample = 0;  // counts launches to time our own cost now and then
+  std::int64_t sampled_enter_ns = -1;
+  std::array<flight::Record*, kMaxOpen> open{};
+  std::array<event::ScopeId, kMaxScopes> scopes{};
+  std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};
+  std::array<StreamEntry, kStreamSlots> streams{};
+  std::array<GraphEntry, kGraphSlots> graphs{};
+
+  // In place: a whole new array would first stand on the host's stack, which may be small.
+  void forget_launches() noexcept {
+    for (auto& ways : launches) ways[0].valid = ways[1].valid = false;
+  }
+  void forget_streams() noexcept {
+    for (auto& entry : streams) entry.kind = 0;
+  }
+  void forget_graphs() noexcept {
+    for (auto& entry : graphs) entry.id = 0;
+  }
+
+  event::ScopeId scope() const noexcept {
+    if (scope_depth == 0) return {};
+    return scopes[(scope_depth < kMaxScopes ? scope_depth : kMaxScopes) - 1];
+  }
+};
+
+// The calling thread's state, or nullptr before its first event.
+ThreadState* this_thread_state() noexcept;
+
+// Makes the state for `owner`, replacing one of another owner (inherited through fork). Null: no memory.
+ThreadState* make_thread_state(LaunchRecorder& owner, flight::RingSet& rings) noexcept;
+
+// The calling thread has no state any more; in a forked child, whose inherited one points into the parent's rings.
+void forget_thread_state() noexcept;
+
+}  // namespace gpuflight::capture
