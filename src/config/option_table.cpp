@@ -35,16 +35,16 @@ using enum OptionType;
 using enum OptionGroup;
 
 constexpr std::array kTable = {
-    bool_row("enabled", "GPUFLIGHT_ENABLED", "--enabled", "enabled", &Options::enabled, true, kWhat,
+    bool_row("enabled", "GPUFLIGHT_ENABLED", "--enabled", nullptr, &Options::enabled, true, kWhat,
              "Record at all; off leaves the program as if nothing were loaded"),
     OptionRow{"mode", "GPUFLIGHT_MODE", "--mode", "mode", kEnum, &Options::mode, "stream", "stream|blackbox", 0, 0,
               false, 0, kWhat,
               "stream: every event goes to the log; blackbox: summaries, and the last events in the flight file"},
     bool_row("details", "GPUFLIGHT_DETAILS", "--details", "enableKernelDetails", &Options::details, true, kWhat,
              "Occupancy of each kernel with what limits it; off leaves that part and its cost out"),
-    string_row("include", "GPUFLIGHT_INCLUDE", "--include", "include", &Options::include, "", "GLOB[,GLOB...]", kWhat,
+    string_row("include", "GPUFLIGHT_INCLUDE", "--include", nullptr, &Options::include, "", "GLOB[,GLOB...]", kWhat,
                "Record only programs whose name matches one of these"),
-    string_row("exclude", "GPUFLIGHT_EXCLUDE", "--exclude", "exclude", &Options::exclude, "", "GLOB[,GLOB...]", kWhat,
+    string_row("exclude", "GPUFLIGHT_EXCLUDE", "--exclude", nullptr, &Options::exclude, "", "GLOB[,GLOB...]", kWhat,
                "Do not record programs whose name matches one of these, even if included"),
 
     string_row("log", "GPUFLIGHT_LOG", "--log", "logPath", &Options::log, "gpuflight/%e.%p.ndjson", "PATTERN", kWhere,
@@ -52,39 +52,39 @@ constexpr std::array kTable = {
     string_row("flight", "GPUFLIGHT_FLIGHT", "--flight", "flightPath", &Options::flight, "", "PATTERN|memory", kWhere,
                "The flight file; unset: beside the log with the suffix .flight; memory: no file, nothing is left "
                "after a crash"),
-    OptionRow{"log_max", "GPUFLIGHT_LOG_MAX", "--log-max", "logMaxBytes", kBytes, &Options::log_max_bytes, "2G",
+    OptionRow{"log_max", "GPUFLIGHT_LOG_MAX", "--log-max", nullptr, kBytes, &Options::log_max_bytes, "2G",
               "SIZE", kMi, kNoMax, true, 0, kWhere,
               "The most the log may take on disk, rotated segments included; 0: no bound"},
-    OptionRow{"log_segment", "GPUFLIGHT_LOG_SEGMENT", "--log-segment", "logSegmentBytes", kBytes,
+    OptionRow{"log_segment", "GPUFLIGHT_LOG_SEGMENT", "--log-segment", nullptr, kBytes,
               &Options::log_segment_bytes, "64M", "SIZE", 64 * kKi, kNoMax, false, 0, kWhere,
               "Size at which the log is rotated"},
-    OptionRow{"log_keep", "GPUFLIGHT_LOG_KEEP", "--log-keep", "logKeepMs", kDuration, &Options::log_keep_ms, "60s",
+    OptionRow{"log_keep", "GPUFLIGHT_LOG_KEEP", "--log-keep", nullptr, kDuration, &Options::log_keep_ms, "60s",
               "TIME", 0, kNoMax, true, 1000, kWhere,
               "Time the bounded log must cover; where events come too fast for that it goes over to summaries"},
-    bool_row("compress", "GPUFLIGHT_COMPRESS", "--compress", "compress", &Options::compress, true, kWhere,
+    bool_row("compress", "GPUFLIGHT_COMPRESS", "--compress", nullptr, &Options::compress, true, kWhere,
              "Compress rotated segments with zstd"),
-    bool_row("mask_args", "GPUFLIGHT_MASK_ARGS", "--mask-args", "maskArguments", &Options::mask_args, false, kWhere,
+    bool_row("mask_args", "GPUFLIGHT_MASK_ARGS", "--mask-args", nullptr, &Options::mask_args, false, kWhere,
              "Leave all program arguments out of the log; off masks only values that look like secrets"),
 
-    OptionRow{"pool", "GPUFLIGHT_POOL", "--pool", "poolBytes", kBytes, &Options::pool_bytes, "32M", "SIZE", kMi,
+    OptionRow{"pool", "GPUFLIGHT_POOL", "--pool", nullptr, kBytes, &Options::pool_bytes, "32M", "SIZE", kMi,
               4 * kGi, false, 0, kCost, "Size of the pool of ring chunks in the flight file"},
-    OptionRow{"kernels_max", "GPUFLIGHT_KERNELS_MAX", "--kernels-max", "kernelsMax", kCount, &Options::kernels_max,
+    OptionRow{"kernels_max", "GPUFLIGHT_KERNELS_MAX", "--kernels-max", nullptr, kCount, &Options::kernels_max,
               "16384", "N", 16, 1u << 24, false, 0, kCost, "Different kernels that can be told apart"},
-    OptionRow{"configs_max", "GPUFLIGHT_CONFIGS_MAX", "--configs-max", "configsMax", kCount, &Options::configs_max,
+    OptionRow{"configs_max", "GPUFLIGHT_CONFIGS_MAX", "--configs-max", nullptr, kCount, &Options::configs_max,
               "65536", "N", 16, 1u << 24, false, 0, kCost, "Different launch configurations that can be told apart"},
-    OptionRow{"flush_ms", "GPUFLIGHT_FLUSH_MS", "--flush-ms", "flushMs", kDuration, &Options::flush_ms, "50ms",
+    OptionRow{"flush_ms", "GPUFLIGHT_FLUSH_MS", "--flush-ms", nullptr, kDuration, &Options::flush_ms, "50ms",
               "TIME", 1, 200, false, 1, kCost, "Longest time an event waits before its line is written"},
-    OptionRow{"exit_timeout_ms", "GPUFLIGHT_EXIT_TIMEOUT_MS", "--exit-timeout-ms", "exitTimeoutMs", kDuration,
+    OptionRow{"exit_timeout_ms", "GPUFLIGHT_EXIT_TIMEOUT_MS", "--exit-timeout-ms", nullptr, kDuration,
               &Options::exit_timeout_ms, "2s", "TIME", 0, 600'000, true, 1, kCost,
               "Longest time the program's exit waits for the last lines to be written"},
 
     string_row("cupti", "GPUFLIGHT_CUPTI", "--cupti", "cuptiPath", &Options::cupti, "", "PATH", kSurroundings,
                "The libcupti to use; unset: the one in the process, the toolkit's or pip's that fits the driver"),
-    string_row("libcuda", "GPUFLIGHT_LIBCUDA", "--libcuda", "libcudaPath", &Options::libcuda, "", "PATH",
+    string_row("libcuda", "GPUFLIGHT_LIBCUDA", "--libcuda", nullptr, &Options::libcuda, "", "PATH",
                kSurroundings, "The libcuda to use; unset: libcuda.so.1"),
-    bool_row("verbose", "GPUFLIGHT_VERBOSE", "--verbose", "verbose", &Options::verbose, false, kSurroundings,
+    bool_row("verbose", "GPUFLIGHT_VERBOSE", "--verbose", nullptr, &Options::verbose, false, kSurroundings,
              "Print the recorder's notices to stderr as well"),
-    bool_row("quiet", "GPUFLIGHT_QUIET", "--quiet", "quiet", &Options::quiet, false, kSurroundings,
+    bool_row("quiet", "GPUFLIGHT_QUIET", "--quiet", nullptr, &Options::quiet, false, kSurroundings,
              "Print nothing at all"),
 };
 
@@ -272,7 +272,8 @@ std::span<const OptionRow> option_table() noexcept { return kTable; }
 
 const OptionRow* find_option(std::string_view name) noexcept {
   for (const OptionRow& row : kTable) {
-    if (name == row.key || name == row.variable || name == row.flag || name == row.api_field) return &row;
+    if (name == row.key || name == row.variable || name == row.flag) return &row;
+    if (row.api_field != nullptr && name == row.api_field) return &row;
   }
   return nullptr;
 }

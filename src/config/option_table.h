@@ -29,7 +29,7 @@ struct OptionRow {
   const char* key;           // "log_max": name in files and in set_option
   const char* variable;      // "GPUFLIGHT_LOG_MAX"
   const char* flag;          // "--log-max"; a bool may also be given as "--no-..."
-  const char* api_field;     // "logMaxBytes"
+  const char* api_field;     // field of gpuflight::Options; null: it has none, Options::set(key, value) is the way
   OptionType type;
   OptionField field;
   const char* default_text;  // parses to what Options holds when nothing is set

@@ -12,6 +12,7 @@
 #include "config/parse_value.h"
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
+#include "gpuflight/gpuflight.hpp"
 
 namespace gpuflight::config {
 namespace {
@@ -56,7 +57,8 @@ TEST(OptionTable, NamesAreUniqueAndFollowTheirPattern) {
     }
     EXPECT_EQ(row.variable, variable);
     EXPECT_EQ(row.flag, flag);
-    std::set<std::string> own{row.key, row.variable, row.flag, row.api_field};
+    std::set<std::string> own{row.key, row.variable, row.flag};
+    if (row.api_field != nullptr) own.insert(row.api_field);
     for (const std::string& name : own) EXPECT_TRUE(names.insert(name).second) << name << " stands twice";
     EXPECT_GT(std::string(row.help).size(), 10u) << row.key;
     EXPECT_EQ(std::string(row.help).find('\n'), std::string::npos) << row.key;
@@ -82,6 +84,7 @@ TEST(OptionTable, EveryRowIsSetByVariableFlagKeyAndApiField) {
     EXPECT_TRUE(problems.lines.empty()) << problems.lines.front();
     EXPECT_NE(option_text(by_variable, row), row.default_text) << row.key;
     for (const char* name : {row.flag, row.key, row.api_field}) {
+      if (name == nullptr) continue;
       Options options;
       const SetResult result = set_option(options, name, one);
       EXPECT_TRUE(result.ok) << result.message;
@@ -99,6 +102,31 @@ TEST(OptionTable, EveryRowIsSetByVariableFlagKeyAndApiField) {
     EXPECT_TRUE(set_option(back, row.key, option_text(second, row)).ok) << row.key;
     EXPECT_EQ(option_text(back, row), option_text(second, row));
   }
+}
+
+// What the C++ API hands over for each of its fields and for set() is what the table takes.
+TEST(OptionTable, ApiFieldsReachTheirRows) {
+  gpuflight::Options given;
+  given.enableKernelDetails = false;
+  given.logPath = "l";
+  given.flightPath = "f";
+  given.mode = "blackbox";
+  given.cuptiPath = "c";
+  given.set("log_max", "3M");
+  Options options;
+  std::set<std::string> keys;
+  for (const auto& [name, value] : given.toList()) {
+    const SetResult result = set_option(options, name, value);
+    EXPECT_TRUE(result.ok) << result.message;
+    keys.insert(find_option(name)->key);
+  }
+  EXPECT_FALSE(options.details);
+  EXPECT_EQ(options.log, "l");
+  EXPECT_EQ(options.flight, "f");
+  EXPECT_EQ(options.mode, Mode::kBlackbox);
+  EXPECT_EQ(options.cupti, "c");
+  EXPECT_EQ(options.log_max_bytes, 3u << 20);
+  for (const OptionRow& row : option_table()) EXPECT_TRUE(row.api_field == nullptr || keys.count(row.key)) << row.key;
 }
 
 TEST(OptionTable, MalformedValueIsOneClearLineAndTheDefaultStands) {
