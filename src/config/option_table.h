@@ -44,7 +44,7 @@ struct OptionRow {
 
 std::span<const OptionRow> option_table() noexcept;
 
-// A row by any of its four names; null where there is none.
+// A row by any of its names; null where there is none.
 const OptionRow* find_option(std::string_view name) noexcept;
 
 // The known variable, flag or key (same kind as `name`) closest to a mistyped one; empty where none is close.
