@@ -33,10 +33,10 @@ std::string options_markdown() {
       "# Options\n\n"
       "<!-- Made from the table in src/config/option_table.cpp. After a change there:\n"
       "     GPUFLIGHT_TEST_UPDATE_DOCS=1 build/release/tests/unit/config_test --gtest_filter='*Docs*' -->\n\n"
-      "Each option is an environment variable, a flag of `gpuflight run`, and a field of `gpuflight::Options` or a\n"
-      "name for its `set` and for `gpuflight_init` in C. The environment wins over the program. A value that cannot be\n"
-      "understood, or a `GPUFLIGHT_` variable that is none of these, is reported in one line; the default is used and\n"
-      "the program runs. An empty variable counts as unset.\n\n"
+      "Each option is an environment variable, a flag of `gpuflight run`, and a field of `gpuflight::Options` or\n"
+      "a name for its `set` and for `gpuflight_init` in C. The environment wins over the program. A value that cannot be\n"
+      "be understood, or a `GPUFLIGHT_` variable that is none of these, is reported in one line; the default is used\n"
+      "and the program runs. An empty variable counts as unset.\n\n"
       "Sizes take the suffixes K, M, G and T (1024 each); times take ms, s, m and h; switches take on or off, yes or\n"
       "no, true or false, 1 or 0.\n";
   for (std::size_t group = 0; group < kOptionGroupCount; ++group) {

@@ -16,6 +16,7 @@ constexpr std::uint64_t kGi = kKi * kMi;
 constexpr std::uint64_t kNoMax = std::numeric_limits<std::uint64_t>::max();
 constexpr std::string_view kPrefix = "GPUFLIGHT_";
 constexpr std::string_view kReservedPrefixes[] = {"GPUFLIGHT_SIM_", "GPUFLIGHT_TEST_", "GPUFLIGHT_X_"};
+constexpr std::string_view kCommandLinesOwn = "GPUFLIGHT_LIB";  // which library `gpuflight run` preloads
 
 constexpr OptionRow bool_row(const char* key, const char* variable, const char* flag, const char* api_field,
                              bool Options::*field, bool initial, OptionGroup group, const char* help) {
@@ -241,7 +242,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }
 
 bool reserved(std::string_view name) {
-  return std::ranges::any_of(kReservedPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return name == kCommandLinesOwn ||
+         std::ranges::any_of(kReservedPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 void parse_entry(std::string_view name, std::string_view value, Options& options, Problems& problems) {

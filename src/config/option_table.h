@@ -74,7 +74,7 @@ struct Problems {
 // Reads every GPUFLIGHT_* entry of an environment (as `environ`: "NAME=VALUE" strings, null ended; null is empty).
 // Unknown names and malformed values become problems; the default stands. An empty value counts as unset. Names under
 // GPUFLIGHT_SIM_ and GPUFLIGHT_TEST_ belong to the simulated device and to tests; GPUFLIGHT_X_ is what our own
-// processes tell each other.
+// processes tell each other; GPUFLIGHT_LIB names the library that the command line preloads.
 void parse_environment(const char* const* environment, Options& options, Problems& problems) noexcept;
 
 }  // namespace gpuflight::config
