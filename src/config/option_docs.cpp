@@ -34,7 +34,7 @@ std::string options_markdown() {
       "<!-- Made from the table in src/config/option_table.cpp. After a change there:\n"
       "     GPUFLIGHT_TEST_UPDATE_DOCS=1 build/release/tests/unit/config_test --gtest_filter='*Docs*' -->\n\n"
       "Each option is an environment variable, a flag of `gpuflight run`, and a field of `gpuflight::Options` or\n"
-      "a name for its `set` and for `gpuflight_init` in C. The environment wins over the program. A value that cannot be\n"
+      "a name for its `set` and for `gpuflight_init` in C. The environment wins over the program. A value that cannot\n"
       "be understood, or a `GPUFLIGHT_` variable that is none of these, is reported in one line; the default is used\n"
       "and the program runs. An empty variable counts as unset.\n\n"
       "Sizes take the suffixes K, M, G and T (1024 each); times take ms, s, m and h; switches take on or off, yes or\n"
