@@ -10,14 +10,16 @@ constexpr int kBlock = 256;
 constexpr int kStreams = 4;
 constexpr int kChunks = 8;
 
-__host__ __device__ inline float settle(float x, int rounds) {
-  for (int i = 0; i < rounds; ++i) x = fmaf(x, 0.5f, 0.25f);
+// The logistic map: every round is the same two roundings on GPU and CPU, and what comes out depends on every bit that
+// went in, so that a chunk copied too early or twice cannot go unnoticed.
+__host__ __device__ inline float logistic(float x, int rounds) {
+  for (int i = 0; i < rounds; ++i) x = 3.9f * fmaf(-x, x, x);
   return x;
 }
 
 __global__ void compute(float* data, int n, int rounds) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) data[i] = settle(data[i], rounds);
+  if (i < n) data[i] = logistic(data[i], rounds);
 }
 
 struct Work {
@@ -74,8 +76,8 @@ static float chunked(const Work& work, const std::vector<cudaStream_t>& streams)
 }
 
 static bool check_result(const char* what, const float* got, const std::vector<float>& input, int rounds) {
-  for (std::size_t i = 0; i < input.size(); i += 101) {
-    if (!example::close(got[i], settle(input[i], rounds), 1e-5)) {
+  for (std::size_t i = 0; i < input.size(); i += 1009) {
+    if (got[i] != logistic(input[i], rounds)) {
       std::printf("%s: element %zu is wrong\n", what, i);
       return false;
     }
@@ -104,7 +106,8 @@ static bool measure(const char* memory, float* host, const std::vector<float>& i
 
 int main(int argc, char** argv) {
   const example::Options options = example::parse_options(argc, argv);
-  const int n = options.quick ? 1 << 20 : 1 << 24, rounds = 3;  // few rounds: what is computed still depends on the input
+  const int n = options.quick ? 1 << 20 : 1 << 24;
+  const int rounds = 1024;  // on a big GPU about as long as copying the data one way
   const std::vector<float> input = example::random_floats(n);
   example::DeviceArray<float> device(n);
   std::vector<cudaStream_t> streams(kStreams);
