@@ -1,5 +1,5 @@
-// The recorder used through its API: options, scopes that nest, a mark, a stretch that is not recorded, and the counters
-// it keeps of itself.
+// The recorder used through its API: options, scopes that nest, a mark, a stretch that is not recorded, and the
+// counters it keeps of itself.
 //
 // Look at: `scope` of the kernel events ("step/forward", "step/backward"), the mark "step done", and that there is no
 // event of kernel not_recorded. UNRECORDED counts its launches.

@@ -31,10 +31,10 @@ inline constexpr std::int32_t kUnlimitedBlocks = INT32_MAX;
 //    barriers: that is the limit by barriers. Any other difference only sets model_disagrees, and the limiter is then
 //    the model's.
 //  - The limit by clusters is the average number of blocks per SM when the device is full of clusters, rounded up.
-//    Clusters do not straddle GPCs, so full devices have a few idle SMs (128 of 132 are used by clusters of 16): rounding
-//    down would call that "0 blocks". Rounded up, clusters are named only where they cost every SM a whole block on
-//    average; the exact figure is max_active_clusters. They never lower max_active_blocks: the driver's does not
-//    know of them either.
+//    Clusters do not straddle GPCs, so a full device has a few idle SMs (clusters of 16 use 128 of 132): rounding down
+//    would call that "0 blocks". Rounded up, clusters are named only where they cost a whole block per SM on average;
+//    the exact figure is max_active_clusters. They never lower max_active_blocks: the driver's does not know of them
+//    either.
 //  - `limiters` holds every limit equal to the smallest, `limiter` the first of them in the enum's order. A full SM
 //    is limited by warps; a cluster that fits nowhere (0 clusters) is limited by cluster whatever else holds.
 //  - A launch that cannot be (block too large, too much shared memory, too many registers) has 0 blocks, and the

@@ -7,10 +7,9 @@
 #include <limits>
 #include <new>
 #include <random>
-#include <stdexcept>
 #include <string>
 
-#include "event/board.h"
+#include "occupancy_fixture.h"
 
 namespace {
 thread_local long g_allocations = 0;
@@ -27,37 +26,6 @@ thread_local long g_allocations = 0;
 
 namespace gpuflight::occupancy {
 namespace {
-
-using event::DeviceInfo;
-using event::Dim3;
-using event::KernelInfo;
-using event::LaunchShape;
-using event::Limiter;
-using event::limiter_bit;
-using event::Occupancy;
-using event::OccupancySource;
-
-const DeviceInfo& board(std::string_view name) {
-  const DeviceInfo* found = event::find_board(name);
-  if (!found) throw std::runtime_error("no board " + std::string(name));
-  return *found;
-}
-
-KernelInfo kernel(int regs, int static_shared = 0) {
-  KernelInfo info;
-  info.num_regs = regs;
-  info.static_shared_bytes = static_shared;
-  return info;
-}
-
-LaunchShape shape(std::uint32_t threads, std::uint32_t dynamic_shared = 0) {
-  LaunchShape out;
-  out.block = {threads, 1, 1};
-  out.dyn_shared_bytes = dynamic_shared;
-  return out;
-}
-
-std::int32_t limit(const Occupancy& o, Limiter l) { return o.limit_blocks[static_cast<std::size_t>(l)]; }
 
 void expect_limits(const Occupancy& o, int registers, int shared, int warps, int blocks) {
   EXPECT_EQ(limit(o, Limiter::kRegisters), registers);
@@ -86,7 +54,8 @@ TEST(OccupancyReference, NaiveBlockReductionOnSm86) {
 }
 
 TEST(OccupancyReference, OneKilobyteFreesIt) {
-  for (const auto& [info, launch] : {std::pair{kernel(16, 1024), shape(256)}, std::pair{kernel(16), shape(256, 1024)}}) {
+  const std::pair<KernelInfo, LaunchShape> both[] = {{kernel(16, 1024), shape(256)}, {kernel(16), shape(256, 1024)}};
+  for (const auto& [info, launch] : both) {
     const Occupancy o = compute_occupancy(board("sm_86"), info, launch);
     EXPECT_EQ(o.max_active_blocks, 6);
     EXPECT_DOUBLE_EQ(theoretical_occupancy(o), 1.0);
