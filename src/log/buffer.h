@@ -66,6 +66,7 @@ class Buffer {
 
   void clear() noexcept;    // keeps the memory
   void release() noexcept;  // gives it back
+  void shrink() noexcept;   // gives back what is not used
 
  private:
   char* grow(std::size_t bytes) noexcept;

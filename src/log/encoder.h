@@ -37,11 +37,11 @@ class RenderedConfig {
               std::int32_t sm_count) noexcept;
   void render_grid(event::Dim3 grid) noexcept;
 
-  // {"type":"kernel_event","name":...,"block":"(256,1,1)" | ,"grid":" | ","max_active_blocks":... | ,"waves":
+  // {"type":"kernel_event","name":...,"block":"(256,1,1)" | ,"grid": | ,"max_active_blocks":... | ,"waves":
   Buffer text_;
-  std::uint32_t shape_end_ = 0;  // the bars above
-  std::uint32_t grid_at_ = 0;
-  std::uint32_t rest_end_ = 0;
+  std::size_t shape_end_ = 0;  // the bars above
+  std::size_t grid_at_ = 0;
+  std::size_t rest_end_ = 0;
   bool valid_ = false;
   bool details_ = false;
   std::uint64_t blocks_per_wave_ = 0;  // 0: not known

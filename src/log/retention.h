@@ -30,6 +30,10 @@ class Retention {
   std::uint64_t closed_bytes() const noexcept { return closed_bytes_; }
   std::size_t closed_count() const noexcept { return closed_.size(); }
 
+  bool fits(std::uint64_t live_bytes) const noexcept {
+    return options_.max_bytes == 0 || closed_bytes_ + live_bytes <= options_.max_bytes;
+  }
+
   // The segment to delete so that `live_bytes` (with what is about to be written) fits; taken off the books.
   // Also one that still holds events younger than keep_ns: the bound is hard, what the caller must do about it is said
   // by must_summarise. nullopt: it fits, or nothing is left to delete.

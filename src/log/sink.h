@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "log/buffer.h"
+#include "log/posix_file.h"
 #include "log/retention.h"
 
 namespace gpuflight::log {
@@ -21,10 +22,9 @@ class Compressor;
 
 struct SinkOptions {
   std::string path;                       // pattern already expanded; parent folders are made
-  std::uint64_t segment_bytes = 64 << 20;  // rotate beyond; at most an eighth of max_bytes is used
+  std::uint64_t segment_bytes = 64 << 20;  // rotate beyond; with a bound at most an eighth of it; 0: no other limit
   std::uint64_t max_bytes = 0;            // of all files of this log; 0: no bound
   std::int64_t keep_ns = 0;               // see Retention
-  bool rotate = true;
   bool compress = true;
 };
 
@@ -76,41 +76,40 @@ class LogSink {
   void forget_after_fork() noexcept;
 
  private:
-  struct FileId {
-    std::uint64_t device = 0, inode = 0;
-    bool operator==(const FileId&) const = default;
-  };
-  enum class DescriptorState { kOurs, kForeign, kDeleted };
-
-  int make_live_file() noexcept;
-  int create_exclusively(const std::string& name) noexcept;
-  int open_folder() noexcept;
-  bool folder_is_ours() const noexcept;
-  int begin_segment() noexcept;
+  int begin_live() noexcept;
+  int create_live() noexcept;
+  int create_file(const std::string& name) noexcept;
+  bool segment_exists(const std::string& stem) const;
+  int ensure_folder() noexcept;
   int ensure_live(WriteOutcome& outcome) noexcept;
-  DescriptorState look_at_descriptor() const noexcept;
   int reopen_live() noexcept;
+  int write_prologue() noexcept;
   int rotate() noexcept;
-  void drop_oldest_if_over(std::uint64_t incoming) noexcept;
-  void collect_compressed() noexcept;
+  void account_closed(std::uint32_t number, const std::string& name) noexcept;
+  std::string_view next_piece(std::string_view batch, WriteOutcome& outcome) noexcept;
   std::uint64_t write_lines(std::string_view bytes, int& error) noexcept;
-  void close_live() noexcept;
+  std::uint64_t keep_whole_lines(std::string_view bytes, std::uint64_t done) noexcept;
+  bool make_room(std::uint64_t incoming) noexcept;
+  void collect_compressed() noexcept;
+  void forget_live_events() noexcept;
   std::string segment_name(std::uint32_t number) const;
 
   SinkOptions options_;
   SegmentPrologue* prologue_ = nullptr;
   Retention retention_;
   std::shared_ptr<Compressor> compressor_;
-  std::string path_, folder_, name_, stem_, extension_;
+  std::string path_, folder_, name_, stem_, extension_;  // path_ = folder_/name_, name_ = stem_ extension_
   int fd_ = -1;
   int folder_fd_ = -1;
   FileId id_, folder_id_;
   bool open_ = false;
-  bool torn_ = false;  // the live file ends in a part of a line
+  bool torn_ = false;              // the live file ends in a part of a line
+  bool prologue_missing_ = false;  // the live file could not be begun properly yet
   std::uint32_t segment_ = 0;
+  std::uint64_t segment_limit_ = 0;  // 0: no rotation
   std::uint64_t live_bytes_ = 0;
+  std::uint64_t live_begin_ = 0;  // bytes of its prologue
   std::uint64_t live_events_ = 0;
-  std::uint64_t segment_limit_ = 0;
   std::int64_t live_newest_ns_ = 0;
   std::uint64_t bytes_written_ = 0;
   std::uint64_t rotated_away_ = 0;
