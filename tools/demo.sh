@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# From a fresh checkout to a first record and report, in one command: on the GPU where there is one (and nvcc), else on
+# the simulated device. It says which.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/release
+out=$build/demo
+jobs=$(nproc)
+
+say() { echo; echo "demo: $*"; }
+
+# A driver that answers, not only a library that is there: cuInit must succeed.
+gpu_works() {
+  python3 - <<'PY' 2>/dev/null
+import ctypes, sys
+sys.exit(ctypes.CDLL("libcuda.so.1").cuInit(0))
+PY
+}
+
+show() { echo "\$ $*"; "$@"; }
+
+tools/setup.sh build
+
+if ! gpu_works; then
+  device=simulated reason="no working CUDA driver here"
+elif ! command -v nvcc >/dev/null && ! [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]; then
+  device=simulated reason="a GPU is here, but no nvcc to build the example with"
+else
+  device=real
+fi
+
+if [ $device = real ]; then
+  say "building the recorder and an example"
+  configure=(-DCMAKE_CUDA_ARCHITECTURES=native) targets=(gpuflight gpuflight_tool block_reduce_naive)
+else
+  say "building the recorder and the simulated device ($reason)"
+  configure=() targets=(gpuflight gpuflight_tool gpuflight_sim_cuda gpuflight_sim_cupti gpuflight-play)
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ cmake --preset release "${configure[@]}" && cmake --build --preset release -j "$jobs" --target "${targets[@]}"; } \
+  >"$log" 2>&1 || { cat "$log"; exit 1; }
+
+rm -rf "$out"
+gpuflight=$build/bin/gpuflight
+if [ $device = real ]; then
+  say "recording a block reduction on this machine's GPU"
+  show "$gpuflight" run --log "$out/demo.ndjson" -- $build/examples/block_reduce_naive
+else
+  say "recording the same launches on a simulated sm_86 board: no GPU takes part, times are invented by the simulator"
+  export LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  show "$gpuflight" run --log "$out/demo.ndjson" -- $build/sim/gpuflight-play tests/plans/article_sm86.json
+fi
+
+say "one event of the log:"
+show grep -m1 '"type":"kernel_event"' "$out/demo.ndjson"
+
+say "and the report:"
+show "$gpuflight" report "$out/demo.ndjson"
+
+say "done on the $device device; the log is $out/demo.ndjson"
