@@ -285,7 +285,7 @@ void CuptiSource::on_driver_enter(ThreadState& thread, CUpti_CallbackId id, cons
     case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: {
       const auto& p = *static_cast<const cuGraphLaunch_params*>(data.functionParams);
       GraphCall call;
-      call.graph_exec = p.hGraphExec;
+      call.graph_exec = p.hGraph;
       call.context = data.context;
       call.context_uid = data.contextUid;
       call.stream = p.hStream;

@@ -5,6 +5,9 @@
 
 namespace gpuflight::event {
 
+// Of library and tools alike; include/gpuflight/gpuflight.h has the same numbers as macros (a test compares them).
+inline constexpr const char* kLibraryVersion = "0.1.0";
+
 // The log: "schema" in session_start. Minor: new keys or types. Major: a key changed its meaning or type.
 inline constexpr std::uint32_t kLogSchemaMajor = 1;
 inline constexpr std::uint32_t kLogSchemaMinor = 0;

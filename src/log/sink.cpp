@@ -112,6 +112,12 @@ int LogSink::open(const SinkOptions& options, SegmentPrologue* prologue) noexcep
   });
 }
 
+int LogSink::begin(SegmentPrologue& prologue) noexcept {
+  prologue_ = &prologue;
+  prologue_missing_ = true;
+  return open_ ? guarded([&] { return write_prologue(); }) : EBADF;
+}
+
 // A live file that was not there before, empty.
 int LogSink::begin_live() noexcept {
   return guarded([&] {

@@ -55,6 +55,9 @@ class LogSink {
   // 0 or errno. A file that exists, a symlink included, is left alone: NAME.2.ndjson, NAME.3.ndjson ... is taken.
   // `prologue` must outlive the sink; nullptr: none.
   int open(const SinkOptions& options, SegmentPrologue* prologue) noexcept;
+  // For an owner that opens first and knows what to say at the head of a segment later: nothing has been written yet.
+  // 0 or errno; on an error it is tried again before the first batch.
+  int begin(SegmentPrologue& prologue) noexcept;
   bool is_open() const noexcept { return open_; }
   const std::string& path() const noexcept { return path_; }  // absolute, as really taken
 

@@ -1,0 +1,15 @@
+// Starts the recorder with options given by the API, the environment on top.
+#pragma once
+
+#include <cstddef>
+
+#include "gpuflight/gpuflight.h"
+#include "recorder/recorder.h"
+
+extern "C" int InitializeInjection() noexcept;
+
+namespace gpuflight::inject {
+
+recorder::StartResult start(const gpuflight_option* given, std::size_t count) noexcept;
+
+}  // namespace gpuflight::inject

@@ -1,0 +1,397 @@
+#include "recorder/drain.h"
+
+#include <algorithm>
+
+namespace gpuflight::recorder {
+namespace {
+
+constexpr std::size_t kBatchBytes = 512 * 1024;
+constexpr std::int64_t kSecond = 1'000'000'000;
+// Lines whose time is further than this behind a line already written are flagged late (docs/FORMAT.md, "Order").
+constexpr std::int64_t kOrderWindowNs = kSecond;
+
+using event::LossCause;
+using flight::RecordKind;
+using flight::RecordPhase;
+
+constexpr std::size_t index(LossCause cause) { return static_cast<std::size_t>(cause); }
+
+}  // namespace
+
+Drain::Drain(const Parts& parts, bool details, bool summaries_only)
+    : parts_(parts),
+      details_(details),
+      summaries_only_(summaries_only),
+      unknown_config_(log::render_unknown_config(details)) {
+  buffer_.reserve(kBatchBytes + 128 * 1024);
+}
+
+void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
+  log::append_session_start(out, session_, segment);
+  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
+    if (device_written_[static_cast<std::size_t>(i)]) log::append_device_info(out, *parts_.devices.known(i), own_seq());
+  }
+  for (std::uint32_t id = 1; id < streams_written_; ++id) {
+    if (const event::StreamInfo* const stream = parts_.streams.row(id)) {
+      event::StreamInfo line = *stream;
+      line.seq = own_seq();
+      log::append_stream_info(out, line);
+    }
+  }
+}
+
+std::uint64_t Drain::round() noexcept {
+  write_new_devices();
+  std::uint64_t taken = 0;
+  const std::uint32_t slots = parts_.rings.slots_used();
+  if (cursors_.size() < slots) cursors_.resize(slots);
+  for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot);
+  flush();
+  return taken;
+}
+
+std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
+  const flight::Ring* const ring = parts_.rings.ring(slot);
+  if (ring == nullptr) return 0;
+  Cursor& cursor = cursors_[slot];
+  if (cursor.chunk == flight::kNoChunk) {
+    cursor.chunk = parts_.rings.first_chunk(*ring);
+    if (cursor.chunk == flight::kNoChunk) return 0;
+  }
+  std::uint64_t taken = 0;
+  for (;;) {
+    flight::Chunk& chunk = parts_.rings.chunk(cursor.chunk);
+    const std::uint64_t first = parts_.rings.first_counter(cursor.chunk);
+    const std::uint32_t committed =
+        std::min(chunk.header.committed.load(std::memory_order_acquire), flight::kRecordsPerChunk);
+    const std::uint32_t before = cursor.taken;
+    bool waits = false;
+    while (cursor.taken < committed) {
+      const flight::Record& record = chunk.records[cursor.taken];
+      const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_acquire));
+      if (phase == RecordPhase::kEntered) {  // the call has not come back: the last record of this thread
+        waits = true;
+        break;
+      }
+      take(record, phase, event::Seq(slot, first + cursor.taken));
+      ++cursor.taken;
+      ++taken;
+    }
+    if (cursor.taken != before) progress_.push_back({cursor.chunk, cursor.taken});
+    if (buffer_.size() >= kBatchBytes) flush();
+    if (waits || cursor.taken < flight::kRecordsPerChunk) break;
+    const std::uint32_t next = parts_.rings.next_chunk(cursor.chunk);
+    if (next == flight::kNoChunk) break;
+    emptied_.push_back(cursor.chunk);
+    cursor = {next, 0};
+  }
+  taken_total_ += taken;
+  return taken;
+}
+
+void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kKernelLaunch:
+      take_kernel(record, phase, seq);
+      break;
+    case RecordKind::kGraphLaunch:
+      take_graph(record, phase, seq);
+      break;
+    case RecordKind::kScopeBegin:
+    case RecordKind::kScopeEnd:
+    case RecordKind::kMark:
+      take_scope(record, seq);
+      break;
+    default:
+      ++unknown_records_;
+      break;
+  }
+}
+
+void Drain::count_event(std::int64_t time_ns) noexcept {
+  ++buffered_events_;
+  if (time_ns > newest_ns_) newest_ns_ = time_ns;
+}
+
+void Drain::take_kernel(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  event::KernelLaunch launch;
+  launch.seq = seq;
+  launch.config = event::ConfigId{record.config};
+  launch.grid = {record.grid_x, record.grid_y, record.grid_z};
+  launch.stream = event::StreamId{record.stream};
+  launch.correlation = event::CorrelationId{record.correlation};
+  launch.scope = event::ScopeId{record.scope};
+  launch.thread = record.thread;
+  launch.launch_ns = record.launch_ns;
+  if (phase == RecordPhase::kReturned) {
+    launch.call_ns = record.call_ns;
+    launch.status = record.status;
+  }
+  launch.captured = (record.flags & flight::kFlagCaptured) != 0;
+  launch.late = launch.launch_ns + kOrderWindowNs < newest_ns_;
+  if (record.config == 0) ++table_full_;
+  if (launch.captured) {
+    ++counts_.captured;
+  } else {
+    ++counts_.launches;
+  }
+  if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
+  session_summary_.add(launch);
+  if (summarising_ || summaries_only_) {
+    second_.add(launch);
+    ++summarised_;
+    return;
+  }
+  log::RenderedConfig& config = rendered_config(record.config);
+  if (log::append_kernel_event(buffer_, config, rendered_stream(record.stream), rendered_scope(record.scope), launch)) {
+    count_event(launch.launch_ns);
+  } else {
+    ++write_failed_;
+  }
+}
+
+void Drain::take_graph(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  event::GraphLaunch launch;
+  launch.seq = seq;
+  launch.graph = event::GraphId{record.graph};
+  launch.stream = event::StreamId{record.stream};
+  launch.correlation = event::CorrelationId{record.correlation};
+  launch.scope = event::ScopeId{record.scope};
+  launch.thread = record.thread;
+  launch.launch_ns = record.launch_ns;
+  if (phase == RecordPhase::kReturned) {
+    launch.call_ns = record.call_ns;
+    launch.status = record.status;
+  }
+  launch.captured = (record.flags & flight::kFlagCaptured) != 0;
+  ++counts_.graph_launches;
+  if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
+  if (summaries_only_) {
+    ++summarised_;
+    return;
+  }
+  const log::RenderedStream& stream = rendered_stream(record.stream);
+  if (log::append_graph_launch_event(buffer_, stream, rendered_scope(record.scope), launch)) {
+    count_event(launch.launch_ns);
+  } else {
+    ++write_failed_;
+  }
+}
+
+void Drain::take_scope(const flight::Record& record, event::Seq seq) noexcept {
+  using Phase = event::ScopeEvent::Phase;
+  event::ScopeEvent scope;
+  scope.seq = seq;
+  scope.phase = record.kind == static_cast<std::uint8_t>(RecordKind::kScopeBegin) ? Phase::kBegin
+                : record.kind == static_cast<std::uint8_t>(RecordKind::kScopeEnd) ? Phase::kEnd
+                                                                                   : Phase::kMark;
+  scope.scope = event::ScopeId{record.scope};
+  scope.thread = record.thread;
+  scope.time_ns = record.launch_ns;
+  if (summaries_only_) {
+    ++summarised_;
+    return;
+  }
+  if (log::append_scope_event(buffer_, rendered_scope(record.scope), scope)) {
+    count_event(scope.time_ns);
+  } else {
+    ++write_failed_;
+  }
+}
+
+// Caches by id, filled on first sight. Without memory the unknown one serves: a line with nulls beats no line.
+log::RenderedConfig& Drain::rendered_config(std::uint32_t id) noexcept {
+  if (id == 0) return unknown_config_;
+  try {
+    if (id >= configs_.size()) configs_.resize(id + 1);
+    if (!configs_[id].valid()) {
+      const event::KernelConfig* const config = parts_.kernels.config(event::ConfigId{id});
+      const event::KernelInfo* const kernel = config != nullptr ? parts_.kernels.kernel(config->kernel) : nullptr;
+      if (kernel == nullptr) return unknown_config_;
+      const event::DeviceInfo* const device = parts_.devices.known(kernel->device);
+      configs_[id] =
+          log::render_config(*kernel, *config, event::ConfigId{id}, details_, device != nullptr ? device->sm_count : 0);
+    }
+    return configs_[id].valid() ? configs_[id] : unknown_config_;
+  } catch (...) {
+    return unknown_config_;
+  }
+}
+
+const log::RenderedStream& Drain::rendered_stream(std::uint32_t id) noexcept {
+  if (id >= streams_written_) write_new_streams();
+  return id != 0 && id < streams_.size() ? streams_[id] : unknown_stream_;
+}
+
+std::string_view Drain::rendered_scope(std::uint32_t id) noexcept {
+  if (id == 0) return {};
+  try {
+    if (id >= scopes_.size()) scopes_.resize(id + 1);
+    if (scopes_[id].empty()) {
+      if (const std::string* const path = parts_.scopes.path(event::ScopeId{id})) {
+        log::Buffer text;
+        log::append_json_string(text, *path);
+        scopes_[id] = text.view();
+      }
+    }
+    return scopes_[id];
+  } catch (...) {
+    return {};
+  }
+}
+
+void Drain::write_new_devices() noexcept {
+  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
+    bool& written = device_written_[static_cast<std::size_t>(i)];
+    if (written) continue;
+    const event::DeviceInfo* const device = parts_.devices.known(i);
+    if (device == nullptr) continue;
+    written = log::append_device_info(buffer_, *device, own_seq());
+  }
+}
+
+void Drain::write_new_streams() noexcept {
+  write_new_devices();
+  try {
+    for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
+      if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
+      const event::StreamInfo* const row = parts_.streams.row(streams_written_);
+      if (row == nullptr) continue;
+      event::StreamInfo line = *row;
+      line.seq = own_seq();
+      log::append_stream_info(buffer_, line);
+      streams_[streams_written_] = log::render_stream(*row);
+    }
+  } catch (...) {
+  }
+}
+
+void Drain::say(event::Notice notice) noexcept {
+  notice.seq = own_seq();
+  if (notice.time_ns == 0) notice.time_ns = parts_.launches.now_ns();
+  log::append_notice_event(buffer_, notice);
+}
+
+void Drain::write_due_summaries(bool now) noexcept {
+  const std::int64_t time = parts_.launches.now_ns();
+  if (!now && time - second_began_ns_ < kSecond) return;
+  second_.take(second_began_ns_, time, [&](event::KernelSummary& summary) {
+    summary.seq = own_seq();
+    log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
+  });
+  second_began_ns_ = time;
+  if (!summaries_only_) {
+    const bool must = parts_.sink.must_summarise(time);
+    if (must != summarising_) {
+      summarising_ = must;
+      event::Notice notice;
+      notice.severity = must ? event::Severity::kWarning : event::Severity::kInfo;
+      notice.code = must ? "summaries_begin" : "summaries_end";
+      notice.message = must ? "events come faster than log_max can hold for log_keep: from here one kernel_summary per "
+                              "configuration and second is written instead; raise log_max or lower log_keep"
+                            : "events fit the log again and are written one by one";
+      say(std::move(notice));
+    }
+  }
+  flush();
+}
+
+void Drain::write_losses() noexcept {
+  const event::Ledger now = ledger();
+  event::LossEvent loss;
+  bool any = false;
+  for (std::size_t i = 0; i < losses_said_.size(); ++i) {
+    loss.lost[i] = now.lost[i] - losses_said_[i];
+    any = any || loss.lost[i] != 0;
+  }
+  if (!any) return;
+  loss.seq = own_seq();
+  loss.time_ns = parts_.launches.now_ns();
+  loss.ledger = now;
+  if (log::append_loss_event(buffer_, loss)) losses_said_ = now.lost;
+  flush();
+}
+
+void Drain::write_end(event::SessionEnd end) noexcept {
+  write_due_summaries(true);
+  session_summary_.take(0, parts_.launches.now_ns(), [&](event::KernelSummary& summary) {
+    summary.seq = own_seq();
+    summary.session = true;
+    log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
+    if (buffer_.size() >= kBatchBytes) flush();
+  });
+  write_losses();
+  flush();
+  end.seq = own_seq();
+  end.time_ns = parts_.launches.now_ns();
+  end.ledger = ledger();
+  end.bytes_written = parts_.sink.bytes_written();
+  log::append_session_end(buffer_, end);
+  flush();
+}
+
+void Drain::flush() noexcept {
+  if (!buffer_.empty()) {
+    const log::WriteOutcome outcome = parts_.sink.write(buffer_.view(), buffered_events_, newest_ns_);
+    written_ += outcome.events_written;
+    write_failed_ += buffered_events_ - outcome.events_written;
+    last_error_ = outcome.error;
+    rotated_away_ += parts_.sink.take_rotated_away();
+    buffer_.clear();
+    buffered_events_ = 0;
+  }
+  // Only now: a chunk is free again when its lines are written.
+  for (const Progress& p : progress_) {
+    parts_.rings.chunk(p.chunk).header.taken.store(p.taken, std::memory_order_release);
+  }
+  progress_.clear();
+  try {
+    emptied_.insert(emptied_.end(), refused_.begin(), refused_.end());
+    refused_.clear();
+    for (const std::uint32_t chunk : emptied_) {
+      if (!parts_.rings.give_back(chunk)) refused_.push_back(chunk);
+    }
+    emptied_.clear();
+  } catch (...) {
+  }
+  publish_counters();
+}
+
+event::Ledger Drain::ledger() noexcept {
+  event::Ledger ledger;
+  const std::uint64_t dropped = parts_.rings.dropped();
+  const std::uint64_t without_slot = parts_.launches.without_slot();
+  ledger.seen = parts_.rings.seen() + without_slot;
+  ledger.written = written_;
+  ledger.summarised = summarised_;
+  ledger.lost[index(LossCause::kPoolEmpty)] = dropped;
+  ledger.lost[index(LossCause::kNoThreadSlot)] = without_slot;
+  ledger.lost[index(LossCause::kWriteFailed)] = write_failed_;
+  ledger.lost[index(LossCause::kUnknownRecord)] = unknown_records_;
+  // Counted by itself, not as what is left over: begun and not returned, committed and not taken, rendered and not in
+  // the file. So the sum is a check.
+  ledger.pending = parts_.rings.seen() - dropped - taken_total_ + buffered_events_;
+  ledger.rotated_away = rotated_away_;
+  ledger.table_full = table_full_;
+  ledger.occupancy_mismatch = parts_.resolver.occupancy_mismatches();
+  return ledger;
+}
+
+void Drain::publish_counters() noexcept {
+  flight::LedgerBlock& block = parts_.file.ledger();
+  const auto put = [](std::atomic<std::uint64_t>& to, std::uint64_t value) {
+    to.store(value, std::memory_order_relaxed);
+  };
+  put(block.written, written_);
+  put(block.summarised, summarised_);
+  put(block.rotated_away, rotated_away_);
+  put(block.table_full, table_full_);
+  put(block.occupancy_mismatch, parts_.resolver.occupancy_mismatches());
+  put(block.lost[index(LossCause::kNoThreadSlot)], parts_.launches.without_slot());
+  put(block.lost[index(LossCause::kWriteFailed)], write_failed_);
+  put(block.lost[index(LossCause::kUnknownRecord)], unknown_records_);
+  put(block.bytes, parts_.sink.bytes_written());
+  put(block.drained, taken_total_);
+}
+
+}  // namespace gpuflight::recorder

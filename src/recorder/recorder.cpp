@@ -1,0 +1,454 @@
+#include "recorder/recorder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/path_pattern.h"
+#include "config/program_filter.h"
+
+namespace gpuflight::recorder {
+namespace {
+
+std::atomic<Recorder*> g_recorder{nullptr};
+std::atomic<bool> g_starting{false};
+
+constexpr std::uint32_t kOpenTimeoutMs = 10'000;  // a network file system may hang: the host's cuInit must not
+
+std::int64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// The one line on stderr, when there is no log to say it in.
+void say_on_stderr(const std::string& message) noexcept {
+  const std::string line = "gpuflight: " + message + "\n";
+  const int saved = errno;
+  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
+  errno = saved;
+}
+
+// A fork drops everything inherited: threads, rings and files are the parent's.
+void on_fork_in_child() noexcept {
+  g_recorder.store(nullptr, std::memory_order_relaxed);
+  g_starting.store(false, std::memory_order_relaxed);
+  capture::forget_thread_state();
+}
+
+void register_fork_handler() noexcept {
+  static std::atomic<bool> done{false};
+  if (!done.exchange(true)) pthread_atfork(nullptr, nullptr, &on_fork_in_child);
+}
+
+class MutexLock {
+ public:
+  explicit MutexLock(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+  ~MutexLock() { pthread_mutex_unlock(&mutex_); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+void init_monotonic(pthread_cond_t& condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+}  // namespace
+
+Recorder::Recorder(const config::Options& options, const config::Problems& problems)
+    : options_(options), problems_(problems) {
+  init_monotonic(wake_);
+  init_monotonic(changed_);
+}
+
+Recorder* Recorder::current() noexcept {
+  Recorder* const recorder = g_recorder.load(std::memory_order_acquire);
+  // A raw clone runs no fork handlers; the page is wiped all the same.
+  return recorder != nullptr && recorder->launches_->alive() ? recorder : nullptr;
+}
+
+StartResult Recorder::start(const config::Options& options, const config::Problems& problems) noexcept {
+  if (current() != nullptr) return StartResult::kAlready;
+  if (g_starting.exchange(true, std::memory_order_acq_rel)) return StartResult::kAlready;
+  StartResult result = StartResult::kInternal;
+  try {
+    register_fork_handler();
+    const ProcessFacts process = read_process_facts();
+    if (!options.enabled || !config::program_selected(options, process.program_name)) {
+      result = StartResult::kNotWanted;
+    } else {
+      // Never freed: app threads may hold it from here on.
+      auto* const recorder = new Recorder(options, problems);
+      recorder->process_ = process;
+      recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
+      recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
+      if (!recorder->load_driver()) {
+        result = StartResult::kNoDriver;
+      } else if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
+        say_on_stderr("no thread to be had: nothing is recorded, the program goes on");
+      } else {
+        const timespec deadline = deadline_in(kOpenTimeoutMs);
+        std::string failure;
+        bool opened = false;
+        {
+          MutexLock lock(recorder->mutex_);
+          while (recorder->stage_ == Stage::kOpening &&
+                 pthread_cond_timedwait(&recorder->changed_, &recorder->mutex_, &deadline) == 0) {
+          }
+          opened = recorder->stage_ == Stage::kOpened;
+          if (!opened) {
+            failure = recorder->stage_ == Stage::kOpening ? "opening the log took too long" : recorder->failure_;
+            recorder->stop_ = true;
+          }
+        }
+        if (!opened) {
+          say_on_stderr(failure + "; nothing is recorded, the program goes on");
+          result = StartResult::kIo;
+        } else {
+          recorder->page_->recording.store(1, std::memory_order_release);
+          g_recorder.store(recorder, std::memory_order_release);
+          recorder->source_result_ = recorder->start_source();
+          recorder->make_session();
+          {
+            MutexLock lock(recorder->mutex_);
+            recorder->stage_ = Stage::kRunning;
+            pthread_cond_broadcast(&recorder->wake_);
+          }
+          result = recorder->source_result_;
+        }
+      }
+    }
+  } catch (...) {
+    result = StartResult::kInternal;
+  }
+  if (current() == nullptr) g_starting.store(false, std::memory_order_release);
+  return result;
+}
+
+bool Recorder::load_driver() noexcept {
+  // libcuda is in the process when the driver calls us; the API may come before.
+  if (!libcuda_.adopt("libcuda.so.1") &&
+      !libcuda_.open(options_.libcuda.empty() ? "libcuda.so.1" : options_.libcuda.c_str())) {
+    return false;
+  }
+  driver_.load(libcuda_);
+  if (driver_.driver_get_version == nullptr || driver_.driver_get_version(&driver_version_) != CUDA_SUCCESS) {
+    return false;
+  }
+  return true;
+}
+
+void Recorder::thread_main(void* self) noexcept {
+  auto& recorder = *static_cast<Recorder*>(self);
+  RecorderThread::own_descriptor_table(recorder.options_.verbose);
+  recorder.run();
+}
+
+void Recorder::run() noexcept {
+  const bool opened = open_files();
+  {
+    MutexLock lock(mutex_);
+    if (stop_) return;  // whoever waited has given up
+    stage_ = opened ? Stage::kOpened : Stage::kFailed;
+    pthread_cond_broadcast(&changed_);
+    if (!opened) return;
+    while (stage_ == Stage::kOpened) pthread_cond_wait(&wake_, &mutex_);
+  }
+  loop();
+  end_session();
+  MutexLock lock(mutex_);
+  stage_ = Stage::kEnded;
+  pthread_cond_broadcast(&changed_);
+}
+
+bool Recorder::open_files() noexcept {
+  try {
+    config::PatternFields fields;
+    fields.pid = static_cast<std::uint64_t>(getpid());
+    fields.host = process_.host;
+    fields.program = process_.program_name;
+    fields.rank = process_.rank;
+    fields.variable = [](const char* name) -> const char* { return std::getenv(name); };
+    config::ExpandResult path = config::expand(options_.log, fields);
+    if (!path.error.empty()) {
+      say(event::Severity::kError, "log_pattern", path.error + "; the default is used");
+      path = config::expand(config::Options().log, fields);
+    }
+    log::SinkOptions sink;
+    sink.path = path.path;
+    sink.segment_bytes = options_.log_segment_bytes;
+    sink.max_bytes = options_.log_max_bytes;
+    sink.keep_ns = static_cast<std::int64_t>(options_.log_keep_ms) * 1'000'000;
+    sink.compress = options_.compress;
+    if (const int error = sink_.open(sink, nullptr); error != 0) {
+      failure_ = "cannot write the log " + path.path + ": " + std::strerror(error) +
+                 "; set GPUFLIGHT_LOG to a path that can be written";
+      return false;
+    }
+    log_path_ = sink_.path();
+
+    std::string flight_path;
+    if (options_.flight != "memory") {
+      config::ExpandResult flight{config::flight_path_beside(sink_.path()), {}};
+      if (!options_.flight.empty()) flight = config::expand(options_.flight, fields);
+      if (!flight.error.empty()) {
+        say(event::Severity::kError, "flight_pattern", flight.error + "; the flight file stands beside the log");
+        flight = {config::flight_path_beside(sink_.path()), {}};
+      }
+      flight_path = flight.path;
+    }
+    flight::Capacities capacities;
+    capacities.pool_bytes = options_.pool_bytes;
+    capacities.kernels = static_cast<std::uint32_t>(options_.kernels_max);
+    capacities.configs = static_cast<std::uint32_t>(options_.configs_max);
+    file_result_ = file_.create(flight_path, capacities);
+    if (!file_result_.mapped) {
+      failure_ = file_result_.problem;
+      return false;
+    }
+    if (!file_result_.problem.empty()) {
+      say(event::Severity::kWarning, "flight_in_memory",
+          file_result_.problem + ": the rings are in private memory, nothing of them outlives the process; set "
+                                 "GPUFLIGHT_FLIGHT to a path on a local disk or in /dev/shm");
+    }
+    build_parts();
+    return true;
+  } catch (const std::bad_alloc&) {
+    failure_ = "out of memory";
+    return false;
+  } catch (...) {
+    failure_ = "internal error while opening the log";
+    return false;
+  }
+}
+
+void Recorder::build_parts() {
+  const flight::Capacities& capacities = file_.capacities();
+  page_ = capture::OwnerPage::create();
+  if (page_ == nullptr) throw std::bad_alloc();
+  rings_ = std::make_unique<flight::RingSet>(file_);
+  rows_ = std::make_unique<flight::TableWriter>(file_);
+  devices_ = std::make_unique<capture::DeviceQuery>(driver_);
+  kernels_ = std::make_unique<capture::KernelTable>(*rows_, capacities.kernels, capacities.configs);
+  resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, options_.details);
+  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams);
+  scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
+  launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
+      driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, *page_, t0_monotonic_ns_});
+  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, graphs_, *devices_, notices_,
+                                                   options_.cupti, driver_version_);
+  drain_ = std::make_unique<Drain>(
+      Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_, *launches_, sink_},
+      options_.details, options_.mode == config::Mode::kBlackbox);
+
+  flight::Header& header = file_.header();
+  header.pid = getpid();
+  header.process_start_ticks = process_.start_ticks;
+  header.t0_unix_ns = t0_unix_ns_;
+  header.t0_monotonic_ns = t0_monotonic_ns_;
+  const auto copy = [](auto& to, const std::string& from) {
+    std::memcpy(to, from.data(), std::min(from.size(), sizeof to - 1));
+  };
+  copy(header.boot_id, process_.boot_id);
+  copy(header.host, process_.host);
+  copy(header.program, process_.program);
+  copy(header.log_path, sink_.path());
+  header.mode = options_.mode == config::Mode::kBlackbox ? 1 : 0;
+  header.details = options_.details ? 1 : 0;
+}
+
+StartResult Recorder::start_source() noexcept {
+  std::string problem;
+  switch (source_->start(problem)) {
+    case capture::SourceStatus::kOk:
+      file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording),
+                                 std::memory_order_release);
+      return StartResult::kStarted;
+    case capture::SourceStatus::kSlotTaken:
+      say(event::Severity::kError, "cupti_slot_taken", std::move(problem));
+      return StartResult::kSlotTaken;
+    default:
+      say(event::Severity::kError, "no_cupti", std::move(problem));
+      return StartResult::kNoCupti;
+  }
+}
+
+// After the source has been chosen, before the recorder thread runs.
+void Recorder::make_session() {
+  event::SessionStart session = describe_session(process_, options_, t0_unix_ns_, t0_monotonic_ns_);
+  session.driver_version = driver_version_;
+  session.libcuda_path = libcuda_.path();
+  const capture::CuptiSource::Choice& choice = source_->choice();
+  if (choice.version != 0) session.cupti_version = choice.version;
+  session.cupti_path = choice.path;
+  session.cupti_reason = choice.reason;
+  session.capture = source_result_ == StartResult::kStarted ? source_->name() : "none";
+  session.flight_path = file_result_.path;
+  drain_->set_session(std::move(session));
+}
+
+// `gpuflight run` finds the logs of all processes it started by this list.
+void Recorder::announce_to_run() noexcept {
+  const char* const manifest = std::getenv("GPUFLIGHT_RUN_MANIFEST");
+  if (manifest == nullptr) return;
+  const int fd = open(manifest, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return;
+  try {
+    const std::string line = std::to_string(getpid()) + "\t" + log_path_ + "\t" + file_result_.path + "\n";
+    [[maybe_unused]] const ssize_t n = write(fd, line.data(), line.size());
+  } catch (...) {
+  }
+  close(fd);
+}
+
+void Recorder::say(event::Severity severity, const char* code, std::string message) noexcept {
+  notices_.post(severity, code, std::move(message));
+}
+
+void Recorder::say_notices() noexcept {
+  for (event::Notice& notice : notices_.take()) {
+    if (options_.verbose && notice.severity != event::Severity::kInfo) {
+      say_on_stderr(notice.message);
+    }
+    drain_->say(std::move(notice));
+  }
+}
+
+void Recorder::loop() noexcept {
+  announce_to_run();
+  sink_.begin(*drain_);
+  for (std::size_t i = 0; i < problems_.lines.size(); ++i) {
+    event::Notice notice;
+    notice.severity = event::Severity::kWarning;
+    notice.code = "option";
+    try {
+      notice.message = problems_.lines[i];
+      if (i + 1 == problems_.lines.size() && problems_.omitted > 0) {
+        notice.message += " (and " + std::to_string(problems_.omitted) + " more)";
+      }
+    } catch (...) {
+    }
+    if (options_.verbose) say_on_stderr(notice.message);
+    drain_->say(std::move(notice));
+  }
+  for (bool stop = false; !stop;) {
+    {
+      MutexLock lock(mutex_);
+      if (!stop_ && !round_wanted_) {
+        // With rings filling fast there is no sleep: half a pool is what a burst may need.
+        if (rings_->free_chunks() > file_.chunk_count() / 2) {
+          const timespec deadline = deadline_in(options_.flush_ms);
+          pthread_cond_timedwait(&wake_, &mutex_, &deadline);
+        }
+      }
+      stop = stop_;
+      round_wanted_ = false;
+      ++rounds_begun_;
+    }
+    file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
+    say_notices();
+    drain_->round();
+    drain_->write_due_summaries(false);
+    drain_->write_losses();
+    {
+      MutexLock lock(mutex_);
+      rounds_done_ = rounds_begun_;
+      last_ledger_ = drain_->ledger();
+      pthread_cond_broadcast(&changed_);
+    }
+  }
+}
+
+void Recorder::end_session() noexcept {
+  drain_->round();
+  say_notices();
+  event::SessionEnd end;
+  end.reason = end_reason_;
+  end.recorder_cpu_ns = thread_.cpu_ns();
+  const capture::CostCounters& cost = launches_->cost();
+  if (const std::uint64_t sampled = cost.sampled.load(std::memory_order_relaxed); sampled > 0) {
+    end.added_ns_per_launch = static_cast<std::int64_t>(cost.total_ns.load(std::memory_order_relaxed) / sampled);
+  }
+  const Drain::Counts& counts = drain_->counts();
+  end.launches = counts.launches;
+  end.graph_launches = counts.graph_launches;
+  end.captured = counts.captured;
+  end.failed = counts.failed;
+  end.kernels = kernels_->kernels();
+  end.configs = kernels_->configs();
+  drain_->write_end(std::move(end));
+  file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kClosed), std::memory_order_release);
+  sink_.close(exit_timeout_ms() / 2);
+  MutexLock lock(mutex_);
+  last_ledger_ = drain_->ledger();
+}
+
+bool Recorder::recording() const noexcept { return launches_->recording(); }
+
+StartResult Recorder::pause(bool release) noexcept {
+  MutexLock control(control_);
+  if (finished_) return StartResult::kInternal;
+  source_->stop(release);
+  file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kPaused), std::memory_order_release);
+  return StartResult::kStarted;
+}
+
+StartResult Recorder::resume() noexcept {
+  MutexLock control(control_);
+  if (finished_) return StartResult::kInternal;
+  return source_result_ = start_source();
+}
+
+bool Recorder::flush(std::uint32_t timeout_ms) noexcept {
+  const timespec deadline = deadline_in(timeout_ms);
+  MutexLock lock(mutex_);
+  // A round that has begun may have passed this thread's ring already: the next one counts.
+  const std::uint64_t wanted = rounds_begun_ + 1;
+  round_wanted_ = true;
+  pthread_cond_broadcast(&wake_);
+  while (rounds_done_ < wanted && stage_ == Stage::kRunning) {
+    if (pthread_cond_timedwait(&changed_, &mutex_, &deadline) != 0) return rounds_done_ >= wanted;
+  }
+  return true;
+}
+
+bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit) noexcept {
+  MutexLock control(control_);
+  if (finished_) return true;
+  finished_ = true;
+  if (!at_exit) source_->stop(true);
+  page_->recording.store(0, std::memory_order_release);
+  {
+    MutexLock lock(mutex_);
+    end_reason_ = reason;
+    stop_ = true;
+    pthread_cond_broadcast(&wake_);
+  }
+  return thread_.wait_done(timeout_ms);
+}
+
+Recorder::Stats Recorder::stats() noexcept {
+  Stats stats;
+  {
+    MutexLock lock(mutex_);
+    stats.ledger = last_ledger_;
+  }
+  stats.misses = launches_->cost().misses.load(std::memory_order_relaxed);
+  stats.kernels = kernels_->kernels();
+  stats.configs = kernels_->configs();
+  return stats;
+}
+
+}  // namespace gpuflight::recorder

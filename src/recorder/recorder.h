@@ -1,0 +1,112 @@
+// The recorder of this process: puts the parts together, starts and ends the recording, lives until the process is
+// gone. There is at most one; a forked child gets its own when it first uses CUDA.
+//
+// Threads: start, pause, resume, flush, shutdown by any (serialised here); the recorder thread runs `run`. Never
+// destroyed: app threads may be inside a callback at any time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <pthread.h>
+#include <string>
+
+#include "capture/cupti_source.h"
+#include "capture/launch_recorder.h"
+#include "capture/notice_board.h"
+#include "config/option_table.h"
+#include "config/options.h"
+#include "recorder/drain.h"
+#include "recorder/recorder_thread.h"
+#include "recorder/session.h"
+
+namespace gpuflight::recorder {
+
+enum class StartResult { kStarted, kAlready, kNotWanted, kNoDriver, kNoCupti, kSlotTaken, kIo, kInternal };
+
+class Recorder {
+ public:
+  // Starts the one recorder with `options`; `problems` are said in its log. Called inside cuInit or from the API.
+  static StartResult start(const config::Options& options, const config::Problems& problems) noexcept;
+
+  // The one of this process, or null. Lock-free.
+  static Recorder* current() noexcept;
+
+  StartResult source_result() const noexcept { return source_result_; }
+  capture::LaunchRecorder& launches() noexcept { return *launches_; }
+
+  StartResult pause(bool release) noexcept;
+  StartResult resume() noexcept;
+  bool recording() const noexcept;
+  bool flush(std::uint32_t timeout_ms) noexcept;  // false: time ran out
+  // Ends the recording for good; false: not everything was written in time. `at_exit`: CUPTI is left alone, since it
+  // may be taken down already.
+  bool finish(std::uint32_t timeout_ms, const char* reason, bool at_exit) noexcept;
+
+  struct Stats {
+    event::Ledger ledger;
+    std::uint64_t misses = 0, kernels = 0, configs = 0;
+  };
+  Stats stats() noexcept;
+  const char* log_path() const noexcept { return log_path_.c_str(); }  // set once, before start() returns
+  std::uint32_t exit_timeout_ms() const noexcept { return static_cast<std::uint32_t>(options_.exit_timeout_ms); }
+
+ private:
+  Recorder(const config::Options& options, const config::Problems& problems);
+
+  static void thread_main(void* self) noexcept;
+  void run() noexcept;
+  bool open_files() noexcept;  // on the recorder thread
+  void build_parts();
+  void make_session();
+  void announce_to_run() noexcept;
+  bool load_driver() noexcept;
+  StartResult start_source() noexcept;
+  void loop() noexcept;
+  void say_notices() noexcept;
+  void say(event::Severity severity, const char* code, std::string message) noexcept;
+  void end_session() noexcept;
+  event::Ledger ledger_locked() noexcept;
+
+  const config::Options options_;
+  const config::Problems problems_;
+  ProcessFacts process_;
+  std::int64_t t0_unix_ns_ = 0, t0_monotonic_ns_ = 0;
+
+  capture::SharedObject libcuda_;
+  capture::DriverApi driver_;
+  int driver_version_ = 0;
+  capture::NoticeBoard notices_;
+  capture::OwnerPage* page_ = nullptr;
+  flight::FlightFile file_;
+  flight::FlightFile::Result file_result_;
+  std::unique_ptr<flight::RingSet> rings_;
+  std::unique_ptr<flight::TableWriter> rows_;
+  std::unique_ptr<capture::DeviceQuery> devices_;
+  std::unique_ptr<capture::KernelTable> kernels_;
+  std::unique_ptr<capture::KernelResolver> resolver_;
+  std::unique_ptr<capture::StreamTable> streams_;
+  std::unique_ptr<capture::ScopeTable> scopes_;
+  capture::GraphTable graphs_;
+  std::unique_ptr<capture::LaunchRecorder> launches_;
+  std::unique_ptr<capture::CuptiSource> source_;
+  StartResult source_result_ = StartResult::kInternal;
+  log::LogSink sink_;
+  std::unique_ptr<Drain> drain_;
+  std::string log_path_;
+
+  RecorderThread thread_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of what follows
+  pthread_cond_t wake_{}, changed_{};
+  enum class Stage { kOpening, kOpened, kFailed, kRunning, kEnded } stage_ = Stage::kOpening;
+  std::string failure_;
+  bool stop_ = false;
+  const char* end_reason_ = "exit";
+  std::uint64_t rounds_begun_ = 0, rounds_done_ = 0;
+  bool round_wanted_ = false;
+  event::Ledger last_ledger_;
+  pthread_mutex_t control_ = PTHREAD_MUTEX_INITIALIZER;  // one of pause, resume, finish at a time
+  bool finished_ = false;
+};
+
+}  // namespace gpuflight::recorder
