@@ -242,6 +242,7 @@ bool append_kernel_summary(Buffer& out, const RenderedConfig& config, const even
   m.number("seq", s.seq.value);
   m.number("from_ns", s.from_ns);
   m.number("to_ns", s.to_ns);
+  m.boolean("session", s.session);
   m.number("count", s.count);
   m.number("failed", s.failed);
   m.number("captured", s.captured);

@@ -246,6 +246,7 @@ constexpr auto kSummaryFields = joined(config_fields<KernelSummaryLine>(), std::
     F("seq", false, read(v, e.summary.seq)),
     F("from_ns", true, read(v, e.summary.from_ns)),
     F("to_ns", true, read(v, e.summary.to_ns)),
+    F("session", false, read(v, e.summary.session)),
     F("count", true, read(v, e.summary.count)),
     F("failed", false, read(v, e.summary.failed)),
     F("captured", false, read(v, e.summary.captured)),
