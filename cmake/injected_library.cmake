@@ -16,6 +16,11 @@ endfunction()
 # gpuflight_lower_glibc(TARGET): sends calls of functions that are younger than glibc 2.28, or have a younger version,
 # through src/inject/glibc_floor.cpp. Works on the final link, so on static archives too.
 function(gpuflight_lower_glibc target)
+  get_target_property(done ${target} GPUFLIGHT_GLIBC_LOWERED)
+  if(done)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES GPUFLIGHT_GLIBC_LOWERED TRUE)
   set(source ${PROJECT_SOURCE_DIR}/src/inject/glibc_floor.cpp)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
   file(STRINGS ${source} lines REGEX "^OLD[A-Z_]*\\([a-z0-9_]+[,)]|OWN_LINKAGE .* OWN\\(")
