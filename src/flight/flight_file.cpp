@@ -137,6 +137,12 @@ bool FlightFile::map_file(const std::string& path, Result& result) {
   return true;
 }
 
+void FlightFile::release(std::uint64_t begin, std::uint64_t end) noexcept {
+  begin = round_up(begin, kPage);
+  end = end / kPage * kPage;
+  if (begin < end) madvise(base_ + begin, end - begin, MADV_REMOVE);
+}
+
 bool FlightFile::map_private(Result& result) {
   void* const base = mmap(nullptr, offsets_.end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {

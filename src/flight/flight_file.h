@@ -34,6 +34,26 @@ class FlightFile {
   // `path` empty: private memory, on purpose. An existing file is never touched: another name is taken (NAME.2.flight).
   Result create(const std::string& path, const Capacities& capacities);
 
+  // At the end of a recording whose events are all in the log: gives back the disk blocks of what is not needed any
+  // more, so that a clean run leaves a few hundred kilobytes behind and not the whole reservation. The file keeps its
+  // size and layout; the parts given back read as zeros. `keep_chunk` says which chunks stay.
+  template <class Keep>
+  void release_unused(std::uint64_t kernels, std::uint64_t configs, Keep&& keep_chunk) noexcept {
+    if (!mapped()) return;
+    const Header& h = header();
+    release(offsets_.kernels + kernels * sizeof(KernelEntry), offsets_.configs);
+    release(offsets_.configs + configs * sizeof(ConfigEntry), offsets_.streams);
+    release(offsets_.streams + h.streams_used.load() * sizeof(StreamEntry), offsets_.scopes);
+    release(offsets_.scopes + h.scopes_used.load() * sizeof(ScopeEntry), offsets_.strings);
+    release(offsets_.strings + h.strings_used.load(), offsets_.chunks);
+    std::uint32_t from = 0;
+    for (std::uint32_t i = 0; i <= chunk_count_; ++i) {
+      if (i < chunk_count_ && !keep_chunk(i)) continue;
+      release(offsets_.chunks + std::uint64_t{from} * kChunkBytes, offsets_.chunks + std::uint64_t{i} * kChunkBytes);
+      from = i + 1;
+    }
+  }
+
   // Forgets the mapping without touching it: in a forked child, where it is not mapped.
   void abandon() noexcept { base_ = nullptr; }
 
@@ -62,6 +82,7 @@ class FlightFile {
   T* at(std::uint64_t offset) const noexcept {
     return reinterpret_cast<T*>(base_ + offset);
   }
+  void release(std::uint64_t begin, std::uint64_t end) noexcept;
   void plan(const Capacities& capacities);
   bool map_file(const std::string& path, Result& result);
   bool map_private(Result& result);

@@ -30,6 +30,10 @@ RingSet::RingSet(FlightFile& file)
   for (std::uint32_t i = 0; i < event::kMaxThreadSlots; ++i) rings_[i].store(nullptr, std::memory_order_relaxed);
 }
 
+RingSet::~RingSet() {
+  for (std::uint32_t i = 0; i < event::kMaxThreadSlots; ++i) delete rings_[i].load(std::memory_order_relaxed);
+}
+
 Ring* RingSet::acquire(std::uint32_t tid, const char* thread_name) noexcept {
   Ring* const spare = new (std::nothrow) Ring;  // outside the lock; freed again when an old slot is at hand
   Ring* ring = nullptr;

@@ -74,6 +74,7 @@ class Ring {
 class RingSet {
  public:
   explicit RingSet(FlightFile& file);
+  ~RingSet();  // for tests; a recorder's is never destroyed
   RingSet(const RingSet&) = delete;
   RingSet& operator=(const RingSet&) = delete;
 

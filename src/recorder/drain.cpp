@@ -357,6 +357,10 @@ void Drain::flush() noexcept {
   publish_counters();
 }
 
+bool Drain::chunk_needed(std::uint32_t chunk) const noexcept {
+  return std::any_of(cursors_.begin(), cursors_.end(), [&](const Cursor& c) { return c.chunk == chunk; });
+}
+
 event::Ledger Drain::ledger() noexcept {
   event::Ledger ledger;
   const std::uint64_t dropped = parts_.rings.dropped();

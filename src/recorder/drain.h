@@ -57,6 +57,9 @@ class Drain final : public log::SegmentPrologue {
 
   void flush() noexcept;  // what is buffered goes to the file, chunks go back
 
+  // Whether a reader of the flight file could still want the chunk: a ring stands in it, or it has lines not written.
+  bool chunk_needed(std::uint32_t chunk) const noexcept;
+
   // `pending`: records begun and not returned, and what is committed but not taken yet.
   event::Ledger ledger() noexcept;
   const Counts& counts() const noexcept { return counts_; }

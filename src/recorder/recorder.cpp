@@ -390,9 +390,15 @@ void Recorder::end_session() noexcept {
   end.configs = kernels_->configs();
   drain_->write_end(std::move(end));
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kClosed), std::memory_order_release);
+  const event::Ledger ledger = drain_->ledger();
+  // Black box: the last events are in the flight file only. Events lost or pending: what is there is evidence.
+  if (options_.mode == config::Mode::kStream && ledger.pending == 0 && ledger.lost_total() == 0) {
+    file_.release_unused(kernels_->kernels() + 1, kernels_->configs() + 1,
+                         [&](std::uint32_t chunk) { return drain_->chunk_needed(chunk); });
+  }
   sink_.close(exit_timeout_ms() / 2);
   MutexLock lock(mutex_);
-  last_ledger_ = drain_->ledger();
+  last_ledger_ = ledger;
 }
 
 bool Recorder::recording() const noexcept { return launches_->recording(); }
