@@ -1,0 +1,317 @@
+#include "sim/cupti/activity.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <thread>
+
+namespace gpuflight::sim {
+namespace {
+
+std::int64_t read_clock(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+std::int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
+
+// The newest struct this was built with; older ones are prefixes of it, newer ones it with more behind.
+using Newest = CUpti_ActivityKernel10;
+static_assert(offsetof(Newest, start) == 16 && offsetof(Newest, end) == 24 && offsetof(Newest, correlationId) == 92);
+static_assert(offsetof(Newest, name) == 104 && offsetof(Newest, graphNodeId) == 144 && offsetof(Newest, graphId) == 156);
+static_assert(offsetof(CUpti_ActivityKernel9, maxActiveClusters) == offsetof(Newest, maxActiveClusters));
+static_assert(offsetof(CUpti_ActivityKernel8, localMemoryTotal_v2) == offsetof(Newest, localMemoryTotal_v2));
+
+}  // namespace
+
+std::size_t kernel_record_bytes(std::uint32_t version) {
+  if (version < 19) return sizeof(CUpti_ActivityKernel8);       // 11.8 and older
+  if (version < 130000) return sizeof(CUpti_ActivityKernel9);   // 12.x
+  if (version < 130200) return sizeof(CUpti_ActivityKernel10);  // 13.0, 13.1
+  // 13.2 and 13.3 have Kernel11 and Kernel12, which no header here describes: only that they are longer is imitated.
+  return sizeof(CUpti_ActivityKernel10) + (version < 130300 ? 16 : 32);
+}
+
+ActivityRecorder& ActivityRecorder::instance() {
+  static ActivityRecorder& recorder = *new ActivityRecorder;
+  return recorder;
+}
+
+// Hands the thread's last buffer over when the thread ends.
+struct ActivityRecorder::ThreadShard {
+  Shard* shard = nullptr;
+
+  ~ThreadShard() {
+    if (shard == nullptr) return;
+    ActivityRecorder& recorder = instance();
+    BufferPtr last;
+    {
+      const std::lock_guard lock(recorder.mutex_);
+      recorder.shards_.erase(shard);
+    }
+    {
+      const std::lock_guard lock(shard->mutex);
+      last = std::move(shard->current);
+    }
+    if (last != nullptr) recorder.retire(std::move(last));
+    delete shard;
+  }
+};
+
+ActivityRecorder::Shard& ActivityRecorder::shard() {
+  if (!per_thread_.load(std::memory_order_relaxed)) return common_;
+  static thread_local ThreadShard mine;
+  if (mine.shard == nullptr) {
+    mine.shard = new Shard;
+    const std::lock_guard lock(mutex_);
+    shards_.insert(mine.shard);
+  }
+  return *mine.shard;
+}
+
+void ActivityRecorder::register_callbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                          CUpti_BuffersCallbackCompleteFunc completed) {
+  completed_.store(completed);
+  requested_.store(requested);
+}
+
+void ActivityRecorder::register_timestamp(CUpti_TimestampCallbackFunc timestamp) {
+  timestamp_.store(timestamp);
+  clock_offset_.store(static_cast<std::int64_t>(timestamp()) - now_ns());
+}
+
+std::uint64_t ActivityRecorder::timestamp() const {
+  const CUpti_TimestampCallbackFunc timestamp = timestamp_.load();
+  return timestamp != nullptr ? timestamp() : static_cast<std::uint64_t>(read_clock(CLOCK_REALTIME));
+}
+
+std::uint64_t ActivityRecorder::client_time(std::int64_t monotonic_ns) const {
+  return static_cast<std::uint64_t>(monotonic_ns + clock_offset_.load(std::memory_order_relaxed));
+}
+
+void ActivityRecorder::enable(CUpti_ActivityKind kind, bool on) {
+  const std::lock_guard lock(mutex_);
+  if (on) {
+    enabled_.insert(kind);
+    if (timestamp_.load() == nullptr) clock_offset_.store(read_clock(CLOCK_REALTIME) - now_ns());
+    start_worker();
+  } else {
+    enabled_.erase(kind);
+  }
+  const bool kernels =
+      enabled_.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) || enabled_.contains(CUPTI_ACTIVITY_KIND_KERNEL);
+  void (*const on_kernel)(const KernelExecution&) = [](const KernelExecution& k) { instance().record(k); };
+  gpuflight_sim_hooks()->on_kernel.store(kernels ? on_kernel : nullptr);
+}
+
+void ActivityRecorder::record(const KernelExecution& kernel) {
+  const SimConfig& config = *gpuflight_sim_config();
+  const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (config.drop_every != 0 && number % config.drop_every == 0) {
+    dropped_.fetch_add(1);
+    return;
+  }
+  const std::size_t bytes = kernel_record_bytes(config.cupti_version);
+  Shard& mine = shard();
+  BufferPtr full;
+  {
+    const std::lock_guard lock(mine.mutex);
+    if (mine.current != nullptr && mine.current->has_room(bytes)) {
+      append(*mine.current, kernel);
+      return;
+    }
+    full = std::move(mine.current);
+  }
+  if (full != nullptr) retire(std::move(full));
+  BufferPtr fresh = take_buffer();
+  if (fresh == nullptr || !fresh->has_room(bytes)) {
+    dropped_.fetch_add(1);
+    if (fresh != nullptr) retire(std::move(fresh));
+    return;
+  }
+  append(*fresh, kernel);
+  BufferPtr other;  // with one buffer for all threads, another thread may have been faster
+  {
+    const std::lock_guard lock(mine.mutex);
+    other = std::move(mine.current);
+    mine.current = std::move(fresh);
+  }
+  if (other != nullptr) retire(std::move(other));
+}
+
+void ActivityRecorder::append(ActivityBuffer& buffer, const KernelExecution& kernel) {
+  const SimConfig& config = *gpuflight_sim_config();
+  Newest r;
+  std::memset(&r, 0, sizeof r);
+  r.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  r.registersPerThread = static_cast<std::uint16_t>(kernel.registers);
+  r.deviceId = kernel.device;
+  r.contextId = kernel.context_uid;
+  r.streamId = kernel.stream_id;
+  r.gridX = static_cast<std::int32_t>(kernel.grid[0]);
+  r.gridY = static_cast<std::int32_t>(kernel.grid[1]);
+  r.gridZ = static_cast<std::int32_t>(kernel.grid[2]);
+  r.blockX = static_cast<std::int32_t>(kernel.block[0]);
+  r.blockY = static_cast<std::int32_t>(kernel.block[1]);
+  r.blockZ = static_cast<std::int32_t>(kernel.block[2]);
+  r.staticSharedMemory = kernel.static_shared_bytes;
+  r.dynamicSharedMemory = kernel.dynamic_shared_bytes;
+  r.localMemoryPerThread = static_cast<std::uint32_t>(kernel.local_bytes);
+  r.correlationId = kernel.correlation;
+  r.gridId = static_cast<std::int64_t>(seen_.load(std::memory_order_relaxed));
+  r.name = kernel.name;
+  r.isSharedMemoryCarveoutRequested = kernel.carveout >= 0;
+  r.sharedMemoryCarveoutRequested = static_cast<std::uint8_t>(std::max(kernel.carveout, 0));
+  r.graphNodeId = kernel.graph_node_id;
+  r.graphId = kernel.graph_id;
+  r.clusterX = kernel.cluster[0];
+  r.clusterY = kernel.cluster[1];
+  r.clusterZ = kernel.cluster[2];
+  const std::size_t bytes = kernel_record_bytes(config.cupti_version);
+  std::uint8_t* to = buffer.data + buffer.used;
+  std::memset(to, 0, bytes);
+  std::memcpy(to, &r, std::min(bytes, sizeof r));
+  buffer.records.push_back({buffer.used, kernel.start_ns, kernel.end_ns, kernel.context_error});
+  buffer.used += bytes;
+  buffer.complete_ns = std::max(buffer.complete_ns, kernel.end_ns);
+}
+
+ActivityRecorder::BufferPtr ActivityRecorder::request_buffer() {
+  const CUpti_BuffersCallbackRequestFunc requested = requested_.load();
+  if (requested == nullptr) return nullptr;
+  auto buffer = std::make_unique<ActivityBuffer>();
+  requested(&buffer->data, &buffer->size, &buffer->max_records);
+  if (buffer->data == nullptr) return nullptr;
+  return buffer;
+}
+
+// The worker keeps one buffer ready; a thread that finds none asks by itself, as does every thread under the fault.
+ActivityRecorder::BufferPtr ActivityRecorder::take_buffer() {
+  if (!gpuflight_sim_config()->buffers_on_app_threads) {
+    const std::lock_guard lock(mutex_);
+    if (spare_ != nullptr) {
+      kicked_ = true;
+      wake_.notify_one();
+      return std::move(spare_);
+    }
+  }
+  return request_buffer();
+}
+
+void ActivityRecorder::retire(BufferPtr buffer) {
+  const std::int64_t late = gpuflight_sim_config()->buffers_late_ms;
+  buffer->not_before_ns = late > 0 ? now_ns() + late * 1'000'000 : 0;
+  const std::lock_guard lock(mutex_);
+  full_.push_back(std::move(buffer));
+  kicked_ = true;
+  wake_.notify_one();
+}
+
+void ActivityRecorder::deliver(BufferPtr buffer, std::int64_t now) {
+  const SimConfig& config = *gpuflight_sim_config();
+  static std::atomic<std::uint64_t> delivered{0};
+  for (const ActivityBuffer::Times& t : buffer->records) {
+    std::uint64_t start = t.start_ns <= now ? client_time(t.start_ns) : 0;
+    std::uint64_t end = t.end_ns <= now ? client_time(t.end_ns) : 0;
+    const bool dead = t.context_error->load(std::memory_order_relaxed) != 0;
+    const std::uint64_t number = delivered.fetch_add(1, std::memory_order_relaxed) + 1;
+    const bool zeroed = config.zero_times_every != 0 && number % config.zero_times_every == 0;
+    if (dead || zeroed) start = end = 0;
+    std::uint8_t* record = buffer->data + t.offset;
+    std::memcpy(record + offsetof(Newest, start), &start, sizeof start);
+    std::memcpy(record + offsetof(Newest, end), &end, sizeof end);
+    std::memcpy(record + offsetof(Newest, completed), &end, sizeof end);
+  }
+  const CUpti_BuffersCallbackCompleteFunc completed = completed_.load();
+  if (completed != nullptr) completed(nullptr, 0, buffer->data, buffer->size, buffer->used);
+}
+
+// Takes out what may be delivered: full buffers, and with `partial` also those still being filled.
+std::vector<ActivityRecorder::BufferPtr> ActivityRecorder::collect(bool forced, bool partial, std::int64_t now) {
+  std::vector<BufferPtr> out;
+  const std::lock_guard lock(mutex_);
+  const auto ready = [&](const ActivityBuffer& b) {
+    return forced || (b.complete_ns <= now && b.not_before_ns <= now) ||
+           std::any_of(b.records.begin(), b.records.end(),
+                       [](const auto& t) { return t.context_error->load(std::memory_order_relaxed) != 0; });
+  };
+  for (auto it = full_.begin(); it != full_.end();) {
+    if (!ready(**it)) {
+      ++it;
+      continue;
+    }
+    out.push_back(std::move(*it));
+    it = full_.erase(it);
+  }
+  if (!partial) return out;
+  const bool late = gpuflight_sim_config()->buffers_late_ms > 0 && !forced;
+  const auto take = [&](Shard& shard) {
+    const std::lock_guard shard_lock(shard.mutex);
+    if (shard.current == nullptr || shard.current->records.empty() || late || !ready(*shard.current)) return;
+    out.push_back(std::move(shard.current));
+  };
+  for (Shard* shard : shards_) take(*shard);
+  take(common_);
+  return out;
+}
+
+void ActivityRecorder::flush(bool forced) {
+  const std::int64_t now = now_ns();
+  for (BufferPtr& buffer : collect(forced, true, now)) deliver(std::move(buffer), now);
+}
+
+void ActivityRecorder::set_period(std::uint32_t ms) {
+  period_ms_.store(ms);
+  const std::lock_guard lock(mutex_);
+  kicked_ = true;
+  wake_.notify_one();
+}
+
+void ActivityRecorder::start_worker() {
+  if (worker_started_) return;
+  worker_started_ = true;
+  kicked_ = true;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { work(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void ActivityRecorder::work() {
+  std::int64_t last_flush = now_ns();
+  for (;;) {
+    bool want_spare = false;
+    {
+      std::unique_lock lock(mutex_);
+      using std::chrono::milliseconds;
+      const std::uint32_t period = period_ms_.load();
+      // Full buffers wait for the virtual time of their last record: look again soon.
+      const auto nap = !full_.empty() ? milliseconds(1) : milliseconds(period != 0 ? std::min(period, 50u) : 50u);
+      wake_.wait_for(lock, nap, [this] { return kicked_; });
+      kicked_ = false;
+      want_spare = spare_ == nullptr && !enabled_.empty() && !gpuflight_sim_config()->buffers_on_app_threads;
+    }
+    if (want_spare) {
+      BufferPtr fresh = request_buffer();
+      const std::lock_guard lock(mutex_);
+      if (spare_ == nullptr) {
+        spare_ = std::move(fresh);
+      } else if (fresh != nullptr) {
+        full_.push_back(std::move(fresh));
+      }
+    }
+    const std::int64_t now = now_ns();
+    const std::uint32_t period = period_ms_.load();
+    const bool due = period != 0 && now - last_flush >= std::int64_t{period} * 1'000'000;
+    if (due) last_flush = now;
+    for (BufferPtr& buffer : collect(false, due, now)) deliver(std::move(buffer), now);
+  }
+}
+
+}  // namespace gpuflight::sim
