@@ -30,7 +30,10 @@ if(NOT TARGET zstd::libzstd_static)
     add_library(zstd::libzstd_static STATIC IMPORTED)
     set_target_properties(zstd::libzstd_static PROPERTIES IMPORTED_LOCATION ${GPUFLIGHT_ZSTD_LIBRARY})
   else()
-    add_library(zstd::libzstd_static INTERFACE IMPORTED)  # enough to compile against
+    # Enough to compile against, and to see what else the library would need; what is linked so cannot run.
+    message(STATUS "zstd: no libzstd.a for this machine; give -DGPUFLIGHT_ZSTD_LIBRARY=FILE for a library that runs")
+    add_library(zstd::libzstd_static INTERFACE IMPORTED)
+    set(GPUFLIGHT_ZSTD_MISSING TRUE)
   endif()
   if(NOT CMAKE_CROSSCOMPILING)
     target_include_directories(zstd::libzstd_static SYSTEM INTERFACE ${GPUFLIGHT_ZSTD_INCLUDE})

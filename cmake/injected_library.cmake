@@ -8,7 +8,10 @@ function(gpuflight_injected_library target map)
     -Wl,--version-script=${map} -Wl,--exclude-libs,ALL -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack
     -Wl,--as-needed)
   if(NOT GPUFLIGHT_SANITIZE)  # a sanitizer's runtime is shared and resolved by the host
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--gc-sections)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+    if(NOT GPUFLIGHT_ZSTD_MISSING)
+      target_link_options(${target} PRIVATE -Wl,-z,defs)
+    endif()
     gpuflight_lower_glibc(${target})
   endif()
 endfunction()

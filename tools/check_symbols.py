@@ -38,7 +38,7 @@ def dynamic_symbols(library):
         yield fields[4], fields[6], name, version or None
 
 
-def check(library, exports=EXPORTS, limit=GLIBC_LIMIT):
+def check(library, exports=EXPORTS, limit=GLIBC_LIMIT, undefined=()):
     """Lines saying what is wrong, and lines saying what was found."""
     wrong, found = [], []
     dynamic = readelf("--dynamic", library)
@@ -69,7 +69,7 @@ def check(library, exports=EXPORTS, limit=GLIBC_LIMIT):
                 number = version.split("_")[1]
                 if number != "PRIVATE":
                     highest.setdefault(number, []).append(name)
-            elif binding == "GLOBAL" and not version:
+            elif binding == "GLOBAL" and not version and not any(fnmatch.fnmatchcase(name, p) for p in undefined):
                 wrong.append(f"{name} is undefined and no library of libc's has it")
         elif binding != "LOCAL" and section != "ABS":
             shown.append(name)
@@ -85,7 +85,9 @@ def check(library, exports=EXPORTS, limit=GLIBC_LIMIT):
                          "add to src/inject/glibc_floor.cpp")
     if highest:
         top = max(highest, key=version_key)
-        found.append(f"highest GLIBC version needed: {top} ({' '.join(sorted(highest[top]))}); limit {limit}")
+        names = sorted(highest[top])
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        found.append(f"highest GLIBC version needed: {top} ({' '.join(names[:5])}{more}); limit {limit}")
     return wrong, found
 
 
@@ -124,13 +126,14 @@ def main():
     parser.add_argument("library", nargs="?")
     parser.add_argument("--glibc", default=GLIBC_LIMIT, metavar="VERSION", help="the newest that may be needed")
     parser.add_argument("--exports", default=",".join(EXPORTS), help="comma-separated globs of allowed exports")
+    parser.add_argument("--undefined", default="", help="globs of symbols that a cross compile may leave undefined")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
     if args.self_test:
         return self_test()
     if not args.library:
         parser.error("give a library or --self-test")
-    wrong, found = check(args.library, args.exports.split(","), args.glibc)
+    wrong, found = check(args.library, args.exports.split(","), args.glibc, args.undefined.split(","))
     for line in found:
         print(f"  {line}")
     for line in wrong:

@@ -107,7 +107,8 @@ if [ -z "$quick" ]; then
     sanitized tsan
   fi
   stage "aarch64: cross compile"
-  step "aarch64 build" build aarch64 parts
+  step "aarch64 build" build aarch64 parts gpuflight &&
+    step "aarch64 symbols" tools/check_symbols.py --undefined 'ZSTD_*' build/aarch64/lib/libgpuflight.so
 fi
 
 echo
