@@ -28,9 +28,11 @@ std::optional<Retention::Segment> Retention::take_oldest_if_over(std::uint64_t l
 
 bool Retention::must_summarise(std::uint64_t live_bytes, std::int64_t now_ns) noexcept {
   if (options_.max_bytes == 0 || options_.keep_ns == 0) return false;
+  // The live segment when it is full, and one that the next batch may begin. Leaving takes room for one more than
+  // entering, so that it does not go back and forth at the brink.
   const std::uint64_t needed = closed_bytes_ - expired_bytes(now_ns) + std::max(live_bytes, options_.segment_bytes);
-  // Leaving takes room for one segment more than entering, so that it does not go back and forth at the brink.
-  summarising_ = needed + (summarising_ ? options_.segment_bytes : 0) > options_.max_bytes;
+  const std::uint64_t spare = options_.segment_bytes * (summarising_ ? 2 : 1);
+  summarising_ = needed + spare > options_.max_bytes;
   return summarising_;
 }
 

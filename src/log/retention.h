@@ -39,8 +39,8 @@ class Retention {
   // by must_summarise. nullopt: it fits, or nothing is left to delete.
   std::optional<Segment> take_oldest_if_over(std::uint64_t live_bytes) noexcept;
 
-  // True from when another segment of events would push out one with events younger than keep_ns, until two would fit:
-  // whoever writes must write summaries instead.
+  // True from when the segment after the live one would push out events younger than keep_ns, until two would fit:
+  // whoever writes must write summaries instead. Batches are taken to be no larger than a segment.
   bool must_summarise(std::uint64_t live_bytes, std::int64_t now_ns) noexcept;
 
  private:

@@ -17,7 +17,7 @@ namespace gpuflight::log {
 namespace {
 
 constexpr int kMaxNames = 1000;
-constexpr std::uint64_t kSegmentsPerBound = 8;
+constexpr std::uint64_t kSegmentsPerBound = 16;
 constexpr std::string_view kExtension = ".ndjson";
 
 // Runs `body`, which may throw std::bad_alloc only; 0 or errno.

@@ -22,7 +22,7 @@ class Compressor;
 
 struct SinkOptions {
   std::string path;                       // pattern already expanded; parent folders are made
-  std::uint64_t segment_bytes = 64 << 20;  // rotate beyond; with a bound at most an eighth of it; 0: no other limit
+  std::uint64_t segment_bytes = 64 << 20;  // rotate beyond; with a bound at most 1/16 of it; 0: no other limit
   std::uint64_t max_bytes = 0;            // of all files of this log; 0: no bound
   std::int64_t keep_ns = 0;               // see Retention
   bool compress = true;
