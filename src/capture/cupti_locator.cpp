@@ -90,8 +90,15 @@ class Candidates {
 
  private:
   void add(const std::string& path, const std::string& reason, bool loaded) {
-    const bool known = std::any_of(list_.begin(), list_.end(), [&](const auto& c) { return c.path == path; });
-    if (!known) list_.push_back({path, reason, loaded});
+    // The same file by way of several links is one candidate, and stands once in the message.
+    std::string real = path;
+    if (char* const resolved = realpath(path.c_str(), nullptr)) {
+      real = resolved;
+      std::free(resolved);
+    }
+    if (std::find(seen_.begin(), seen_.end(), real) != seen_.end()) return;
+    seen_.push_back(real);
+    list_.push_back({path, reason, loaded});
   }
 
   void add_packages(const std::string& packages) {
@@ -112,6 +119,7 @@ class Candidates {
 
   std::vector<std::string> names_;
   std::vector<CuptiCandidate> list_;
+  std::vector<std::string> seen_;
 };
 
 }  // namespace

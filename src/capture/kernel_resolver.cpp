@@ -11,9 +11,12 @@ namespace {
 // that differs between kernels of equal facts.
 constexpr int kProbeThreads = 32;
 
+// Shared memory that every function may use without being set to.
+constexpr std::uint32_t kDefaultShared = 48 * 1024;
+
 }  // namespace
 
-event::ConfigId KernelResolver::resolve(const LaunchCall& call, std::int32_t device) noexcept {
+KernelResolver::Result KernelResolver::resolve(const LaunchCall& call, std::int32_t device) noexcept {
   try {
     RelaxedCapture relaxed(driver_);
     const Function function = look_up(call, device);
@@ -22,10 +25,16 @@ event::ConfigId KernelResolver::resolve(const LaunchCall& call, std::int32_t dev
     event::LaunchShape shape = call.shape;
     if (shape.cluster == event::Dim3{0, 0, 0}) shape.cluster = function.required_cluster;
     if (!shape.carveout_from_launch) shape.carveout = function.carveout;
-    if (const auto known = table_.find_config(function.kernel, shape)) return *known;
+    // The limit is set per function at any time, by some libraries before every launch, so it is asked for and not kept.
+    // It matters to launches that exceed it only: the driver refuses them, and may not once it has been raised.
+    if (details_ && shape.dyn_shared_bytes + static_cast<std::uint32_t>(kernel->static_shared_bytes) > kDefaultShared) {
+      const int limit = attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function.handle, INT32_MAX);
+      shape.over_dynamic_limit = shape.dyn_shared_bytes > static_cast<std::uint32_t>(limit);
+    }
+    if (const auto known = table_.find_config(function.kernel, shape)) return {*known, !shape.over_dynamic_limit};
     event::KernelConfig config{function.kernel, shape, {}};
     if (details_) config.occupancy = occupancy(function, *kernel, shape);
-    return table_.intern_config(config);
+    return {table_.intern_config(config), !shape.over_dynamic_limit};
   } catch (...) {
     return {};
   }

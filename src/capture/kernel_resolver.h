@@ -26,7 +26,11 @@ class KernelResolver {
   KernelResolver(const DriverApi& driver, DeviceQuery& devices, KernelTable& table, NoticeBoard& notices, bool details)
       : driver_(driver), devices_(devices), table_(table), notices_(notices), details_(details) {}
 
-  event::ConfigId resolve(const LaunchCall& call, std::int32_t device) noexcept;
+  struct Result {
+    event::ConfigId config;
+    bool lasting = true;  // false: holds for this launch only, and may be another at the next one
+  };
+  Result resolve(const LaunchCall& call, std::int32_t device) noexcept;
 
   // A module, library or context goes: its handles may come back as something else.
   void on_handles_released() noexcept;

@@ -56,6 +56,17 @@ OwnerPage* OwnerPage::create() noexcept {
   return owner;
 }
 
+std::optional<std::int64_t> CostCounters::median_ns() const noexcept {
+  std::uint64_t total = 0;
+  for (const auto& bucket : samples_) total += bucket.load(std::memory_order_relaxed);
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < kBuckets && total > 0; ++i) {
+    below += samples_[i].load(std::memory_order_relaxed);
+    if (2 * below >= total) return static_cast<std::int64_t>(i) * kBucketNs + kBucketNs / 2;
+  }
+  return std::nullopt;
+}
+
 flight::Record* LaunchRecorder::begin(ThreadState& thread, flight::RecordKind kind) noexcept {
   if (thread.ring == nullptr) [[unlikely]] {
     without_slot_.fetch_add(1, std::memory_order_relaxed);
@@ -144,9 +155,7 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
   }
   thread.open_count = 0;
   if (thread.sampled_enter_ns >= 0) [[unlikely]] {
-    cost_.total_ns.fetch_add(static_cast<std::uint64_t>(thread.sampled_enter_ns + (now_ns() - now)),
-                             std::memory_order_relaxed);
-    cost_.sampled.fetch_add(1, std::memory_order_relaxed);
+    cost_.add(thread.sampled_enter_ns + (now_ns() - now));
     thread.sampled_enter_ns = -1;
   }
 }
@@ -176,10 +185,12 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   if (ways[1].valid && ways[1].key == key) return ways[1].config;
   MissGuard miss(thread);
   cost_.misses.fetch_add(1, std::memory_order_relaxed);
-  const event::ConfigId config = parts_.resolver.resolve(call, device_of(source, call.context));
-  ways[1] = ways[0];
-  ways[0] = {key, config.value, true};
-  return config.value;
+  const KernelResolver::Result result = parts_.resolver.resolve(call, device_of(source, call.context));
+  if (result.lasting) {
+    ways[1] = ways[0];
+    ways[0] = {key, result.config.value, true};
+  }
+  return result.config.value;
 }
 
 std::uint32_t LaunchRecorder::stream_of(ThreadState& thread, const void* stream, bool per_thread_default,

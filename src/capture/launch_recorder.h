@@ -5,9 +5,11 @@
 // for the life of the process.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 
 #include "capture/device_query.h"
 #include "capture/graph_table.h"
@@ -31,10 +33,21 @@ struct OwnerPage {
 };
 
 // Own cost of a launch, sampled: every kSampleEvery-th launch of a thread is timed from entry to return to the source.
+// The median of them is what is published: a mean would be that of the few samples that were preempted.
 struct CostCounters {
-  std::atomic<std::uint64_t> sampled{0};
-  std::atomic<std::uint64_t> total_ns{0};
+  static constexpr std::int64_t kBucketNs = 4;
+  static constexpr std::size_t kBuckets = 512;
+
   std::atomic<std::uint64_t> misses{0};
+
+  void add(std::int64_t ns) noexcept {
+    const auto bucket = static_cast<std::size_t>(ns / kBucketNs);
+    samples_[bucket < kBuckets ? bucket : kBuckets - 1].fetch_add(1, std::memory_order_relaxed);
+  }
+  std::optional<std::int64_t> median_ns() const noexcept;
+
+ private:
+  std::array<std::atomic<std::uint64_t>, kBuckets> samples_{};
 };
 
 class LaunchRecorder {

@@ -39,6 +39,7 @@ struct LaunchShape {
   std::int32_t carveout = -1;   // preferred shared memory in percent of the SM's maximum; -1: the driver's default
   bool carveout_from_launch = false;  // given as launch attribute, which the driver's occupancy call cannot be told
   bool cooperative = false;
+  bool over_dynamic_limit = false;  // more dynamic shared memory than the function has been set to allow: refused
   constexpr auto operator<=>(const LaunchShape&) const = default;
 };
 

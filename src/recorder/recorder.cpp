@@ -377,10 +377,7 @@ void Recorder::end_session() noexcept {
   event::SessionEnd end;
   end.reason = end_reason_;
   end.recorder_cpu_ns = thread_.cpu_ns();
-  const capture::CostCounters& cost = launches_->cost();
-  if (const std::uint64_t sampled = cost.sampled.load(std::memory_order_relaxed); sampled > 0) {
-    end.added_ns_per_launch = static_cast<std::int64_t>(cost.total_ns.load(std::memory_order_relaxed) / sampled);
-  }
+  end.added_ns_per_launch = launches_->cost().median_ns();
   const Drain::Counts& counts = drain_->counts();
   end.launches = counts.launches;
   end.graph_launches = counts.graph_launches;
