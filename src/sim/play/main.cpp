@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.add_option("--kernels", options.kernels, "Folder with one cubin or fatbin per module: for a real GPU");
   app.add_option("--result", options.result, "Write what was launched, as JSON");
   app.add_option("--counters", options.counters, "Count launches in this mapped file while running");
+  app.add_option("--loops", options.loops, "Each thread plays its ops so many times")->check(CLI::PositiveNumber);
   app.add_option("--device", options.device, "CUDA device ordinal");
   CLI11_PARSE(app, argc, argv);
   try {

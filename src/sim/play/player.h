@@ -51,6 +51,7 @@ struct PlayOptions {
   std::string result;    // JSON
   std::string counters;  // LiveHeader and LiveCounters, mapped
   int device = 0;
+  int loops = 1;
 };
 
 // A kernel as a thread can launch it.

@@ -21,7 +21,7 @@ void ThreadPlayer::run() {
     check(cuCtxSetCurrent(player_.context_), "cuCtxSetCurrent");
   }
   start_ = std::chrono::steady_clock::now();
-  run_ops(plan_.ops);
+  for (int i = 0; i < player_.options_.loops; ++i) run_ops(plan_.ops);
   // What the plan leaves open is closed, so that leak checkers see only real leaks.
   for (const auto& [name, exec] : execs_) cuGraphExecDestroy(exec.exec);
   for (const auto& [name, built] : graphs_) cuGraphDestroy(built.graph);
