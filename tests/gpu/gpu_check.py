@@ -163,13 +163,20 @@ def log_pattern(label):
     return work(label + ".%p.ndjson")
 
 
+def simulated():
+    """The variables that put the simulated device in the place of the real one, when run.sh was told to."""
+    folder = setting("SIM")
+    return {"LD_LIBRARY_PATH": folder, "GPUFLIGHT_CUPTI": os.path.join(folder, "libcupti.so.13"),
+            "GPUFLIGHT_SIM_DEVICE": "h200"} if setting("SIMULATED") == "1" else {}
+
+
 def recorder_options(label, **options):
     """The variables that put the log of `label` where read_logs(label) finds it."""
-    return {**LOG_OPTIONS, "GPUFLIGHT_LOG": log_pattern(label), **options}
+    return {**LOG_OPTIONS, **simulated(), "GPUFLIGHT_LOG": log_pattern(label), **options}
 
 
 def start_plain(label, command, extra=None, **keywords):
-    return Run(label, command, {**clean_environment(), **(extra or {})}, **keywords)
+    return Run(label, command, {**clean_environment(), **simulated(), **(extra or {})}, **keywords)
 
 
 def start_preloaded(label, command, count=True, extra=None, **keywords):
@@ -193,7 +200,7 @@ def start_injected(label, command, count=True, extra=None, **keywords):
 
 def start_under_run(label, command, count=True, extra=None, options=(), **keywords):
     """`gpuflight run -- command`."""
-    environment = {**clean_environment(), **LOG_OPTIONS, **(extra or {})}
+    environment = {**clean_environment(), **LOG_OPTIONS, **simulated(), **(extra or {})}
     if count:
         environment["LD_PRELOAD"] = counter()
         environment["LAUNCH_COUNTER_OUT"] = work(label + ".%p.count.json")

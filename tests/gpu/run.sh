@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Every GPU check, on any machine with a GPU: builds what is missing, runs them, prints a short table last.
 #
-#   tests/gpu/run.sh [--build DIR] [--only NAME,...] [--quick] [--limit SECONDS] [--keep] [--list]
+#   tests/gpu/run.sh [--build DIR] [--only NAME,...] [--quick] [--limit SECONDS] [--keep] [--simulated] [--list]
 #     --build DIR   a build tree, or what tests/gpu/pack.sh made; also GPUFLIGHT_BUILD (default: build/gpu)
 #     --only        these checks alone; --list names them
 #     --quick       smaller numbers of everything
 #     --limit       seconds for all checks together (default 420)
 #     --keep        leave the scratch folder
+#     --simulated   on the simulated device: the checks that need no CUDA runtime, to try the checks themselves
 #
 # Writes results.json, measurements.md and logs.tar.gz to $OUT (default ./gpu-results).
 # Exit: 0 all passed or were skipped with a reason, 1 some failed, 2 usage.
@@ -15,7 +16,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(cd "$here/../.." && pwd)
 command="tests/gpu/run.sh $*"
 
-build=${GPUFLIGHT_BUILD:-$tree/build/gpu} only= quick= limit=420 keep=
+build=${GPUFLIGHT_BUILD:-$tree/build/gpu} only= quick= limit=420 keep= simulated=
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --only | --limit)
@@ -24,6 +25,7 @@ while [ $# -gt 0 ]; do
       shift ;;
     --quick) quick=1 ;;
     --keep) keep=--keep ;;
+    --simulated) simulated=1 ;;
     --list) ls "$here/checks" | sed 's/^[0-9]*_//; s/\..*//'; exit 0 ;;
     *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
   esac
@@ -63,9 +65,13 @@ fi
 programs=$build/programs
 if [ ! -e "$programs/PREBUILT" ]; then
   say "building the GPU programs in $programs"
-  { timeout 60 cmake -S "$here" -B "$programs" -G "Unix Makefiles" -DCMAKE_CUDA_ARCHITECTURES=native &&
+  # For the GPU at hand; without one, to try the checks, for Hopper.
+  nvidia-smi -L >/dev/null 2>&1 && arch=native examples_arch=native || arch=sm_90 examples_arch=90
+  { timeout 60 cmake -S "$here" -B "$programs" -G "Unix Makefiles" -DGPUFLIGHT_GPU_ARCH=$arch \
+      -DCMAKE_CUDA_ARCHITECTURES=$examples_arch &&
       timeout 240 cmake --build "$programs" -j "$jobs" -- -k; } >"$scratch/programs.log" 2>&1 ||
-    { say "some GPU programs could not be built:"; grep -iE 'error|fatal' "$scratch/programs.log" | head -n 15 >&2; }
+    { say "some GPU programs could not be built:"
+      grep -iE -A2 'error|fatal' "$scratch/programs.log" | head -n 15 >&2; }
 fi
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -92,6 +98,10 @@ GF_COUNTER=$programs/liblaunch_counter.so
 GF_PROGRAMS=$programs GF_EXAMPLES=$programs/examples
 GF_TREE=$tree GF_QUICK=$quick GF_CUPTI=$cupti GF_NVCC=$nvcc GF_TOOLKIT_LIB=${toolkit:+$toolkit/lib64}
 export GF_LIB GF_CLI GF_PLAY GF_SIM GF_COUNTER GF_PROGRAMS GF_EXAMPLES GF_TREE GF_QUICK GF_CUPTI GF_NVCC GF_TOOLKIT_LIB
+if [ -n "$simulated" ]; then
+  export GF_SIMULATED=1 GF_CUPTI=$GF_SIM/libcupti.so.13
+  only=${only:-forms,parity,launch_cost,preload_cost}
+fi
 say "library ${GF_LIB:-none}, command line ${GF_CLI:-none}, libcupti ${GF_CUPTI:-none}"
 
 python3 "$here/runner.py" --only "$only" --out "$out" --scratch "$scratch" --limit "$limit" --command "$command" $keep

@@ -353,6 +353,8 @@ class LaunchCounter(unittest.TestCase):
 class OnTheSimulatedDevice(unittest.TestCase):
     """The driver-API programs of the GPU checks, recorded and counted, on the simulated driver."""
 
+    maxDiff = None
+
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
@@ -363,7 +365,8 @@ class OnTheSimulatedDevice(unittest.TestCase):
         saved = dict(os.environ)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(saved)))
         os.environ["GF_WORK"] = self.folder
-        self.simulated = {"LD_LIBRARY_PATH": os.environ["GF_SIM"], "GPUFLIGHT_SIM_DEVICE": "h200"}
+        self.simulated = {"LD_LIBRARY_PATH": os.environ["GF_SIM"], "GPUFLIGHT_SIM_DEVICE": "h200",
+                          "GPUFLIGHT_CUPTI": os.path.join(os.environ["GF_SIM"], "libcupti.so.13")}
 
     def run_forms(self, start, label):
         forms = built("GF_PROGRAMS", "forms")

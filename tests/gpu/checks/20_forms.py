@@ -7,6 +7,7 @@ import gpu_check as g
 
 with g.Check() as check:
     command = [g.program("forms"), "--rounds", "60" if g.quick() else "200"]
+    command += ["--simulated"] if g.simulated() else []
     runs = {"preload": g.start_preloaded("preload", command), "injection": g.start_injected("injection", command)}
     if g.setting("CLI"):
         runs["run"] = g.start_under_run("run", command)

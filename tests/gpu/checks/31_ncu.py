@@ -33,4 +33,4 @@ with g.Check() as check:
         check.expect(facts["kernels"] >= 20, f"only {facts['kernels']} kernels compared")
         check.key = (f"{facts['kernels']} kernels, {facts['rows_equal']}/{facts['rows_compared']} Block Limit rows "
                      f"equal, {facts['shared_not_binding_differs']} shared memory rows differ where they do not bind, "
-                     f"barriers bind in {facts['barriers_bind']}, theoretical occupancy equal in {facts['occupancy_equal']}")
+                     f"barriers bind in {facts['barriers_bind']}, occupancy equal in {facts['occupancy_equal']}")

@@ -14,9 +14,11 @@ with g.Check() as check:
     if not os.path.exists(plan):
         raise g.Skip("tests/plans/parity.json is missing")
     real = g.start_preloaded("real", [player, plan], count=False).wait()
-    search = simulator + os.pathsep + os.environ.get("LD_LIBRARY_PATH", "")
-    simulated = g.start_preloaded("simulated", [player, plan], count=False,
-                                  extra={"LD_LIBRARY_PATH": search, "GPUFLIGHT_SIM_PLAN": plan}).wait()
+    # The simulated device is the board that the real one turned out to be.
+    board = [e.get("name") or "" for e in g.read_logs("real").of("device_info")][:1]
+    simulated = g.start_preloaded("simulated", [player, plan], count=False, extra={
+        "LD_LIBRARY_PATH": simulator + os.pathsep + os.environ.get("LD_LIBRARY_PATH", ""), "GPUFLIGHT_SIM_PLAN": plan,
+        "GPUFLIGHT_CUPTI": os.path.join(simulator, "libcupti.so.13"), "GPUFLIGHT_SIM_DEVICE": "".join(board)}).wait()
     if real.succeeded(check) & simulated.succeeded(check):
         logs = {way: g.read_logs(way) for way in ("real", "simulated")}
         for way, log in logs.items():

@@ -12,11 +12,10 @@ GOAL_PERCENT_OF_BARE = 15
 def measure(check, label, **options):
     command = [g.program("launch_cost"), "--lib", g.library(), "--cupti", g.need("CUPTI", "libcupti"), "--log",
                g.work(label, "cost.%p.ndjson")]
-    if g.setting("SIMULATED") == "1":
-        command.append("--simulated")
+    command += ["--simulated"] if g.simulated() else []
     for name, value in options.items():
         command += ["--" + name, str(value)]
-    started = g.Run(label, command, g.clean_environment(), limit_s=60).wait()
+    started = g.start_plain(label, command, limit_s=60).wait()
     shutil.rmtree(g.work(label), ignore_errors=True)  # hundreds of MB of log
     started.succeeded(check)
     found = g.json_lines(started.out, "gpuflight_ns")
@@ -59,8 +58,8 @@ with g.Check() as check:
         check.expect(share < GOAL_PERCENT_OF_BARE,
                      f"{share} % of a bare launch in all, the goal is under {GOAL_PERCENT_OF_BARE}")
         callback, bare = main["empty_minus_bare_ns"]["median"], main["bare_ns"]["median"]
-        check.key = (f"+{over:.0f} ns over an empty callback ({callback:.0f} ns); of a bare launch ({bare:.0f} ns): ours "
-                     f"{own_share:.1f} %, with the callback {share:.1f} %")
+        check.key = (f"+{over:.0f} ns over an empty callback ({callback:.0f} ns); of a bare launch ({bare:.0f} ns): "
+                     f"ours {own_share:.1f} %, with the callback {share:.1f} %")
     check.markdown = "\n".join(
         ["## Cost of a launch", "",
          f"`launch_cost`, empty kernel, {rounds} rounds of {launches} launches each in turn in one process, paired; ns "

@@ -15,4 +15,5 @@ with g.Check() as check:
         check.markdown = (f"## A program without CUDA\n\n`/bin/true`, {one['runs']} runs each in turns, medians: "
                           f"{one['plain_ms']:.3f} ms plain, {one['preloaded_ms']:.3f} ms preloaded (paired "
                           f"{one['added_ms']:+.3f} ms, quartiles {one['added_ms_q1']:+.3f} to "
-                          f"{one['added_ms_q3']:+.3f}); peak memory {one['plain_kb']:.0f} and {one['preloaded_kb']:.0f} KB.")
+                          f"{one['added_ms_q3']:+.3f}); peak memory {one['plain_kb']:.0f} and "
+                          f"{one['preloaded_kb']:.0f} KB.")
