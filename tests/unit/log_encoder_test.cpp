@@ -179,7 +179,8 @@ TEST(LogText, InvalidUtf8BecomesReplacementCharacters) {
   EXPECT_EQ(replaced("\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42"), "?????A??B");
   EXPECT_EQ(replaced("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), "????A");
   EXPECT_EQ(replaced("ok\xE2\x82"), "ok?");
-  EXPECT_EQ(json::parse(json_string("h\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x9A\x80")), "h\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x9A\x80");
+  const char* valid = "h\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x9A\x80";
+  EXPECT_EQ(json::parse(json_string(valid)), valid);
 }
 
 // Whatever bytes a name holds: strict JSON, and the text that another implementation of the replacement gets.
@@ -200,7 +201,8 @@ TEST(LogText, RandomBytesAgreeWithAnotherImplementation) {
 TEST(LogEncoder, NameOf64KilobytesIsWhole) {
   KernelInfo kernel = naive_kernel();
   kernel.name = "_Z" + std::string(65'536, 'x') + "\"\xff";
-  EXPECT_EQ(json::parse(kernel_line(kernel, naive_config()))["name"], "_Z" + std::string(65'536, 'x') + "\"\xEF\xBF\xBD");
+  const std::string whole = "_Z" + std::string(65'536, 'x') + "\"\xEF\xBF\xBD";
+  EXPECT_EQ(json::parse(kernel_line(kernel, naive_config()))["name"], whole);
 }
 
 TEST(LogEncoder, HostLocaleDoesNotMatter) {

@@ -215,7 +215,8 @@ TEST_F(LogReaderTest, EveryTruncationIsSurvived) {
   for (std::size_t size = 0; size < text.size(); size += 41) {
     events_.clear();
     const ReadStats stats = read(std::string_view(text).substr(0, size));
-    const auto whole = static_cast<std::uint64_t>(std::count(text.begin(), text.begin() + static_cast<long>(size), '\n'));
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(size);
+    const auto whole = static_cast<std::uint64_t>(std::count(text.begin(), end, '\n'));
     ASSERT_GE(stats.events, whole);
     ASSERT_LE(stats.events + stats[Trouble::kTornLine].count, whole + 1);
   }
