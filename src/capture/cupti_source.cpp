@@ -36,6 +36,41 @@ constexpr CUpti_CallbackId kStateIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize,
 };
 
+// Calls in which a host thread may wait: recorded with their duration, and their errors are looked at.
+struct BlockingId {
+  CUpti_CallbackId id;
+  event::ApiCall call;
+  bool per_thread_default;
+};
+constexpr BlockingId kBlockingIds[] = {
+    {CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, event::ApiCall::kCtxSynchronize, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, event::ApiCall::kStreamSynchronize, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz, event::ApiCall::kStreamSynchronize, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize, event::ApiCall::kEventSynchronize, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy, event::ApiCall::kMemcpy, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy_ptds, event::ApiCall::kMemcpy, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2, event::ApiCall::kMemcpyHtoD, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2_ptds, event::ApiCall::kMemcpyHtoD, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2, event::ApiCall::kMemcpyDtoH, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2_ptds, event::ApiCall::kMemcpyDtoH, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2, event::ApiCall::kMemcpyDtoD, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2_ptds, event::ApiCall::kMemcpyDtoD, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer, event::ApiCall::kMemcpyPeer, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer_ptds, event::ApiCall::kMemcpyPeer, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2, event::ApiCall::kMemcpy2D, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2_ptds, event::ApiCall::kMemcpy2D, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2, event::ApiCall::kMemcpy3D, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2_ptds, event::ApiCall::kMemcpy3D, true},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, event::ApiCall::kMemFree, false},
+};
+
+const BlockingId* find_blocking(CUpti_CallbackId id) {
+  for (const BlockingId& blocking : kBlockingIds) {
+    if (blocking.id == id) return &blocking;
+  }
+  return nullptr;
+}
+
 constexpr CUpti_CallbackId kResourceIds[] = {
     CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
     CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING,
@@ -68,6 +103,12 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         call.shape.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z};
         break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        call.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        call.programmatic = true;
+        break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         call.shape.cooperative = attribute.value.cooperative != 0;
         break;
@@ -84,12 +125,15 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
 }  // namespace
 
 CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, StreamTable& streams, GraphTable& graphs,
-                         DeviceQuery& devices, NoticeBoard& notices, std::string explicit_path, int driver_version)
+                         DeviceQuery& devices, MarkerBoard* markers, ErrorBoard& errors, NoticeBoard& notices,
+                         std::string explicit_path, int driver_version)
     : recorder_(recorder),
       resolver_(resolver),
       streams_(streams),
       graphs_(graphs),
       devices_(devices),
+      markers_(markers),
+      errors_(errors),
       notices_(notices),
       explicit_path_(std::move(explicit_path)),
       driver_version_(driver_version) {}
@@ -199,6 +243,9 @@ bool CuptiSource::enable_all(bool on, std::string& problem) noexcept {
     }
     return true;
   };
+  for (const BlockingId& blocking : kBlockingIds) {
+    cupti_.enable_callback(flag, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, blocking.id);
+  }
   return each(CUPTI_CB_DOMAIN_RESOURCE, kResourceIds, false) && each(CUPTI_CB_DOMAIN_DRIVER_API, kStateIds, false) &&
          each(CUPTI_CB_DOMAIN_DRIVER_API, kLaunchIds, true);
 }
@@ -300,6 +347,19 @@ void CuptiSource::on_driver_enter(ThreadState& thread, CUpti_CallbackId id, cons
       resolver_.on_handles_released();
       break;
     default:
+      if (const BlockingId* const blocking = find_blocking(id)) {
+        BlockingCall call;
+        call.call = blocking->call;
+        call.context = data.context;
+        call.context_uid = data.contextUid;
+        call.per_thread_default = blocking->per_thread_default;
+        if (call.call == event::ApiCall::kStreamSynchronize) {
+          call.has_stream = true;
+          call.stream = static_cast<const cuStreamSynchronize_params*>(data.functionParams)->hStream;
+        }
+        recorder_.on_call_begin(thread);
+        recorder_.on_blocking_enter(thread, call, this, &device_of);
+      }
       break;
   }
 }
@@ -371,7 +431,21 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
       break;
     default:
       recorder_.on_return(thread, static_cast<std::int32_t>(status));
+      if (event::is_sticky(static_cast<std::int32_t>(status))) [[unlikely]] on_sticky_error(thread, status, data);
       break;
+  }
+}
+
+void CuptiSource::on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept {
+  try {
+    SeenError error;
+    error.time_ns = recorder_.now_ns();
+    error.code = status;
+    if (data.functionName != nullptr) error.call = data.functionName;
+    error.thread = thread.tid;
+    error.context_uid = data.contextUid;
+    errors_.post(std::move(error));
+  } catch (...) {
   }
 }
 
@@ -384,7 +458,10 @@ void CuptiSource::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& dat
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING: {
       resolver_.on_handles_released();
       std::uint32_t uid = 0;
-      if (cupti_.get_context_id(data.context, &uid) == CUPTI_SUCCESS) streams_.on_context_destroyed(uid);
+      if (cupti_.get_context_id(data.context, &uid) == CUPTI_SUCCESS) {
+        streams_.on_context_destroyed(uid);
+        if (markers_ != nullptr) markers_->on_context_destroyed(uid);
+      }
       break;
     }
     case CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING: {

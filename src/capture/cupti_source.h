@@ -11,6 +11,7 @@
 
 #include "capture/cupti_api.h"
 #include "capture/cupti_locator.h"
+#include "capture/error_board.h"
 #include "capture/launch_recorder.h"
 #include "capture/launch_source.h"
 
@@ -26,7 +27,8 @@ class CuptiSource final : public LaunchSource {
   };
 
   CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, StreamTable& streams, GraphTable& graphs,
-              DeviceQuery& devices, NoticeBoard& notices, std::string explicit_path, int driver_version);
+              DeviceQuery& devices, MarkerBoard* markers, ErrorBoard& errors, NoticeBoard& notices, std::string explicit_path,
+              int driver_version);
 
   const char* name() const noexcept override { return "cupti"; }
   SourceStatus start(std::string& problem) noexcept override;
@@ -41,6 +43,7 @@ class CuptiSource final : public LaunchSource {
   void on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
+  void on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept;
   void on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 
   static std::int32_t device_of(void* self, const void* context) noexcept;
@@ -53,6 +56,8 @@ class CuptiSource final : public LaunchSource {
   StreamTable& streams_;
   GraphTable& graphs_;
   DeviceQuery& devices_;
+  MarkerBoard* const markers_;  // null: no marks
+  ErrorBoard& errors_;
   NoticeBoard& notices_;
   const std::string explicit_path_;
   const int driver_version_;

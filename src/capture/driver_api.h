@@ -30,6 +30,11 @@
   X(stream_get_flags, "cuStreamGetFlags", cuStreamGetFlags)                                       \
   X(stream_get_ctx, "cuStreamGetCtx", cuStreamGetCtx)                                             \
   X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode) \
+  X(stream_write_value, "cuStreamWriteValue32_v2", cuStreamWriteValue32)                          \
+  X(stream_write_value_ptsz, "cuStreamWriteValue32_v2_ptsz", cuStreamWriteValue32)                \
+  X(mem_host_register, "cuMemHostRegister_v2", cuMemHostRegister)                                 \
+  X(mem_host_unregister, "cuMemHostUnregister", cuMemHostUnregister)                              \
+  X(mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer)       \
   X(get_error_name, "cuGetErrorName", cuGetErrorName)
 
 namespace gpuflight::capture {

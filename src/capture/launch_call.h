@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "event/api_call.h"
 #include "event/kernel_config.h"
 
 namespace gpuflight::capture {
@@ -18,6 +19,7 @@ struct LaunchCall {
   event::Dim3 grid;
   event::LaunchShape shape;  // block, dynamic shared memory and what the launch's attributes say
   std::uint32_t correlation = 0;
+  bool programmatic = false;  // may begin before the kernel ahead of it has ended
 };
 
 struct GraphCall {
@@ -27,6 +29,16 @@ struct GraphCall {
   const void* stream = nullptr;
   bool per_thread_default = false;
   std::uint32_t correlation = 0;
+};
+
+// A call that may block the host.
+struct BlockingCall {
+  event::ApiCall call = event::ApiCall::kNone;
+  const void* context = nullptr;
+  std::uint32_t context_uid = 0;
+  bool has_stream = false;  // of a stream synchronisation
+  const void* stream = nullptr;
+  bool per_thread_default = false;
 };
 
 }  // namespace gpuflight::capture

@@ -85,12 +85,11 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
                                      DeviceOf device_of) noexcept {
   const std::int64_t now = now_ns();
   const std::uint32_t config = config_of(thread, call, source, device_of);
-  const std::uint32_t stream = stream_of(thread, call.stream, call.per_thread_default, call.context, call.context_uid,
-                                         source, device_of);
+  ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
+                                               call.context_uid, source, device_of);
   std::uint16_t flags = config == 0 ? flight::kFlagConfigUnknown : 0;
-  if (captures_.load(std::memory_order_relaxed) > 0 && being_captured(thread, call.stream, call.per_thread_default)) {
-    flags |= flight::kFlagCaptured;
-  }
+  const bool capturing = captures_.load(std::memory_order_relaxed) > 0;
+  if (capturing && being_captured(thread, call.stream, call.per_thread_default)) flags |= flight::kFlagCaptured;
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
   if (record == nullptr) return;
   record->flags = flags;
@@ -99,13 +98,15 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
   record->grid_x = call.grid.x;
   record->grid_y = to_u16(call.grid.y);
   record->grid_z = to_u16(call.grid.z);
-  record->stream = stream;
+  record->stream = stream.id;
   record->correlation = call.correlation;
   record->scope = thread.scope().value;
   record->graph = 0;
   record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
+  if (call.programmatic) stream.programmatic = true;
+  thread.open_stream = capturing ? nullptr : &stream;
   if (++thread.sample % kSampleEvery == 0) thread.sampled_enter_ns = now_ns() - now;
 }
 
@@ -124,8 +125,8 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
     entry = {call.graph_exec, parts_.graphs.id_of(call.graph_exec).value};
   }
   const std::uint32_t graph = entry.id;
-  const std::uint32_t stream = stream_of(thread, call.stream, call.per_thread_default, call.context, call.context_uid,
-                                         source, device_of);
+  ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
+                                               call.context_uid, source, device_of);
   const bool captured = captures_.load(std::memory_order_relaxed) > 0 &&
                         being_captured(thread, call.stream, call.per_thread_default);
   flight::Record* const record = begin(thread, flight::RecordKind::kGraphLaunch);
@@ -135,10 +136,38 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   record->launch_ns = now;
   record->grid_x = 0;
   record->grid_y = record->grid_z = 0;
-  record->stream = stream;
+  record->stream = stream.id;
   record->correlation = call.correlation;
   record->scope = thread.scope().value;
   record->graph = graph;
+  record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
+  thread.ring->publish();
+  if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
+  thread.open_stream = captures_.load(std::memory_order_relaxed) > 0 ? nullptr : &stream;
+}
+
+void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source,
+                                       DeviceOf device_of) noexcept {
+  if (parts_.markers != nullptr && captures_.load(std::memory_order_relaxed) == 0) {
+    for (ThreadState::StreamEntry& entry : thread.streams) {
+      if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid) mark_stream(thread, entry);
+    }
+  }
+  const std::uint32_t stream = call.has_stream ? stream_of(thread, call.stream, call.per_thread_default, call.context,
+                                                           call.context_uid, source, device_of)
+                                                     .id
+                                               : 0;
+  const std::int64_t now = now_ns();
+  flight::Record* const record = begin(thread, flight::RecordKind::kApiCall);
+  if (record == nullptr) return;
+  record->flags = 0;
+  record->config = static_cast<std::uint32_t>(call.call);
+  record->launch_ns = now;
+  record->grid_x = call.context_uid;
+  record->grid_y = record->grid_z = 0;
+  record->stream = stream;
+  record->correlation = record->graph = 0;
+  record->scope = thread.scope().value;
   record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
@@ -154,6 +183,10 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
     record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_release);
   }
   thread.open_count = 0;
+  if (thread.open_stream != nullptr) {
+    if (status == 0 && parts_.markers != nullptr) mark_if_due(thread, now);
+    thread.open_stream = nullptr;
+  }
   if (thread.sampled_enter_ns >= 0) [[unlikely]] {
     cost_.add(thread.sampled_enter_ns + (now_ns() - now));
     thread.sampled_enter_ns = -1;
@@ -193,18 +226,51 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   return result.config.value;
 }
 
-std::uint32_t LaunchRecorder::stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
-                                        const void* context, std::uint32_t context_uid, void* source,
-                                        DeviceOf device_of) noexcept {
+void LaunchRecorder::mark_if_due(ThreadState& thread, std::int64_t now) noexcept {
+  ThreadState::StreamEntry& entry = *thread.open_stream;
+  ++entry.unmarked;
+  if (entry.programmatic || (entry.unmarked < kMarkEvery && now - entry.marked_ns < kMarkNs)) [[likely]] return;
+  mark_stream(thread, entry);
+}
+
+void LaunchRecorder::mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept {
+  MissGuard guard(thread);
+  if (entry.track == 0) {
+    RelaxedCapture relaxed(parts_.driver);
+    entry.track = parts_.markers->track_for(entry.id, entry.context_uid) + 1;
+    // No room, or the driver cannot: 0 again, and asked again after as many launches as a mark would have come.
+  }
+  const std::int64_t now = now_ns();
+  if (entry.track != 0 && parts_.streams.begin_use(thread.stream_generation)) {
+    parts_.markers->mark(entry.track - 1, entry.stream, entry.kind == 2, now);
+    parts_.streams.end_use();
+  }
+  entry.unmarked = 0;
+  entry.marked_ns = now;
+}
+
+void LaunchRecorder::retire_tracks(ThreadState& thread) noexcept {
+  if (parts_.markers == nullptr) return;
+  for (ThreadState::StreamEntry& entry : thread.streams) {
+    if (entry.kind != 0 && entry.track != 0) parts_.markers->retire(entry.track - 1);
+    entry.track = 0;
+  }
+}
+
+ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
+                                                    const void* context, std::uint32_t context_uid, void* source,
+                                                    DeviceOf device_of) noexcept {
   const std::uint32_t generation = parts_.streams.generation();
   if (thread.stream_generation != generation) [[unlikely]] {
+    retire_tracks(thread);
     thread.forget_streams();
     thread.stream_generation = generation;
   }
   const std::uint32_t kind = per_thread_default ? 2 : 1;
   auto& entry = thread.streams[((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ context_uid ^ kind) %
                                ThreadState::kStreamSlots];
-  if (entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid) [[likely]] return entry.id;
+  if (entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid) [[likely]] return entry;
+  if (entry.kind != 0 && entry.track != 0 && parts_.markers != nullptr) parts_.markers->retire(entry.track - 1);
   MissGuard miss(thread);
   RelaxedCapture relaxed(parts_.driver);
   StreamKey key;
@@ -213,8 +279,12 @@ std::uint32_t LaunchRecorder::stream_of(ThreadState& thread, const void* stream,
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
   const event::StreamId id = parts_.streams.id_of(key, device_of(source, context));
-  entry = {stream, context_uid, kind, id.value};
-  return id.value;
+  entry = {};
+  entry.stream = stream;
+  entry.context_uid = context_uid;
+  entry.kind = kind;
+  entry.id = id.value;
+  return entry;
 }
 
 // Asked only while some capture runs in the process: the call costs 100 to 180 ns.
@@ -289,6 +359,7 @@ void LaunchRecorder::abandon_open(ThreadState& thread) noexcept {
 
 void LaunchRecorder::on_thread_exit(ThreadState& thread) noexcept {
   abandon_open(thread);
+  retire_tracks(thread);
   if (thread.ring != nullptr) parts_.rings.release(thread.ring);
   thread.ring = nullptr;
 }

@@ -16,6 +16,7 @@
 #include "capture/kernel_resolver.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_call.h"
+#include "capture/marker_board.h"
 #include "capture/notice_board.h"
 #include "capture/scope_table.h"
 #include "capture/stream_table.h"
@@ -60,6 +61,7 @@ class LaunchRecorder {
     GraphTable& graphs;
     ScopeTable& scopes;
     DeviceQuery& devices;
+    MarkerBoard* markers;  // null: no marks
     OwnerPage& page;
     std::int64_t t0_monotonic_ns;
   };
@@ -87,7 +89,13 @@ class LaunchRecorder {
   using DeviceOf = std::int32_t (*)(void* source, const void* context);
   void on_kernel_enter(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
   void on_graph_enter(ThreadState& thread, const GraphCall& call, void* source, DeviceOf device_of) noexcept;
+  void on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source, DeviceOf device_of) noexcept;
   void on_return(ThreadState& thread, std::int32_t status) noexcept;
+
+  // Marks: one after a launch at most every kMarkEvery launches and not more often than every kMarkNs, sooner of the
+  // two, and before a call that may wait for what has not been marked.
+  static constexpr std::uint32_t kMarkEvery = 64;
+  static constexpr std::int64_t kMarkNs = 10'000'000;
 
   void on_capture_begun() noexcept { captures_.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
@@ -110,11 +118,15 @@ class LaunchRecorder {
 
  private:
   std::uint32_t config_of(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
-  std::uint32_t stream_of(ThreadState& thread, const void* stream, bool per_thread_default, const void* context,
-                          std::uint32_t context_uid, void* source, DeviceOf device_of) noexcept;
+  ThreadState::StreamEntry& stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
+                                      const void* context, std::uint32_t context_uid, void* source,
+                                      DeviceOf device_of) noexcept;
+  void mark_if_due(ThreadState& thread, std::int64_t now) noexcept;
+  void mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
   bool being_captured(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;
   flight::Record* begin(ThreadState& thread, flight::RecordKind kind) noexcept;
   void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept;
+  void retire_tracks(ThreadState& thread) noexcept;
   void abandon_open(ThreadState& thread) noexcept;
 
   Parts parts_;

@@ -1,5 +1,7 @@
 #include "capture/stream_table.h"
 
+#include <sched.h>
+
 namespace gpuflight::capture {
 
 StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity)
@@ -44,14 +46,27 @@ event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device) no
 }
 
 void StreamTable::on_stream_destroyed(const void* handle, std::uint32_t context_uid) noexcept {
-  std::lock_guard lock(mutex_);
-  if (ids_.erase(StreamKey{handle, context_uid, 0}) != 0) generation_.fetch_add(1, std::memory_order_release);
+  {
+    std::lock_guard lock(mutex_);
+    if (ids_.erase(StreamKey{handle, context_uid, 0}) == 0) return;  // never launched into
+  }
+  invalidate();
+}
+
+// No thread uses a stream it knew from before once this returns, but for one that is stuck in the driver: the driver may
+// be holding a lock here that it waits for, so the wait is bounded.
+void StreamTable::invalidate() noexcept {
+  constexpr int kMostYields = 10'000;
+  generation_.fetch_add(1, std::memory_order_seq_cst);
+  for (int i = 0; i < kMostYields && users_.load(std::memory_order_seq_cst) != 0; ++i) sched_yield();
 }
 
 void StreamTable::on_context_destroyed(std::uint32_t context_uid) noexcept {
-  std::lock_guard lock(mutex_);
-  std::erase_if(ids_, [&](const auto& entry) { return entry.first.context_uid == context_uid; });
-  generation_.fetch_add(1, std::memory_order_release);
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(ids_, [&](const auto& entry) { return entry.first.context_uid == context_uid; });
+  }
+  invalidate();
 }
 
 const event::StreamInfo* StreamTable::row(std::uint32_t id) const noexcept {

@@ -37,6 +37,16 @@ class StreamTable {
   // Grows when an id in some thread's cache may be wrong.
   std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 
+  // Holds off the destruction of streams while one is used that the host may be destroying on another thread. False:
+  // some stream has gone since `generation`, do not touch any. end_use() after true.
+  bool begin_use(std::uint32_t generation) noexcept {
+    users_.fetch_add(1, std::memory_order_seq_cst);
+    if (generation_.load(std::memory_order_seq_cst) == generation) return true;
+    end_use();
+    return false;
+  }
+  void end_use() noexcept { users_.fetch_sub(1, std::memory_order_release); }
+
   std::uint32_t used() const noexcept { return used_.load(std::memory_order_acquire); }
   const event::StreamInfo* row(std::uint32_t id) const noexcept;
 
@@ -49,6 +59,9 @@ class StreamTable {
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
   std::atomic<std::uint32_t> generation_{1};
+  std::atomic<std::uint32_t> users_{0};
+
+  void invalidate() noexcept;
 };
 
 }  // namespace gpuflight::capture

@@ -46,6 +46,10 @@ struct ThreadState {
     std::uint32_t context_uid = 0;
     std::uint32_t kind = 0;  // 0: empty
     std::uint32_t id = 0;
+    std::uint32_t track = 0;       // of MarkerBoard, + 1; 0: not asked for yet
+    std::uint32_t unmarked = 0;    // launches since the last mark
+    std::int64_t marked_ns = 0;
+    bool programmatic = false;     // programmatic dependent launches: nothing may come between two kernels
   };
   struct GraphEntry {
     const void* exec = nullptr;
@@ -63,6 +67,7 @@ struct ThreadState {
   std::uint32_t graph_generation = 0;
   std::uint32_t sample = 0;  // counts launches to time our own cost now and then
   std::int64_t sampled_enter_ns = -1;
+  StreamEntry* open_stream = nullptr;  // of the open launch, if a mark may follow it
   std::array<flight::Record*, kMaxOpen> open{};
   std::array<event::ScopeId, kMaxScopes> scopes{};
   std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};

@@ -52,6 +52,11 @@ inline constexpr std::uint32_t kNoString = 0;
 
 enum class SessionState : std::uint32_t { kEmpty = 0, kRecording = 1, kPaused = 2, kClosed = 3, kDisabled = 4 };
 
+// `gpuflight dump|pause|resume PID` write a command into `control` of the mapped file; the recorder thread does it within
+// one round, writes control_result, counts control_done up and sets control back to kNone. No socket, no signal.
+enum class ControlCommand : std::uint32_t { kNone = 0, kDump = 1, kPause = 2, kPauseRelease = 3, kResume = 4 };
+enum class ControlResult : std::uint32_t { kNone = 0, kDone = 1, kRefused = 2, kSlotTaken = 3, kUnknown = 4 };
+
 struct alignas(64) Header {
   char magic[8];
   std::uint32_t endian_mark;
@@ -73,10 +78,12 @@ struct alignas(64) Header {
   char program[256];    // cut at 255 bytes; the log has it whole
   char log_path[1024];  // of the log that belongs to this file; empty: none
   std::atomic<std::uint32_t> state;  // SessionState
-  std::atomic<std::uint32_t> control;  // reserved for commands from outside
+  std::atomic<std::uint32_t> control;  // ControlCommand wanted from outside; set from kNone only
   std::atomic<std::uint64_t> heartbeat_ns;  // since t0, by the recorder thread
   std::atomic<std::uint32_t> kernels_used, configs_used, streams_used, scopes_used;
   std::atomic<std::uint64_t> strings_used;
+  std::atomic<std::uint32_t> control_result;  // ControlResult of the last command done
+  std::atomic<std::uint32_t> control_done;    // how many commands have been done
   std::uint32_t mode;  // 0 stream, 1 blackbox
   std::uint32_t details;
 };
@@ -142,7 +149,12 @@ struct alignas(64) StreamEntry {
   std::int32_t priority;
   std::uint32_t flags;
   std::uint32_t thread;
-  std::uint32_t reserved1[7];
+  std::uint32_t reserved1;
+  // How far the GPU is known to be: work whose launch call had returned by finished_ns is done. marked_ns is the latest
+  // time that will be answered for; beyond it nothing is known. Both since t0, 0: never.
+  std::atomic<std::int64_t> finished_ns;
+  std::atomic<std::int64_t> marked_ns;
+  std::uint64_t reserved2;
 };
 static_assert(sizeof(StreamEntry) == 64);
 
@@ -171,6 +183,7 @@ enum class RecordKind : std::uint8_t {
   kScopeBegin = 3,
   kScopeEnd = 4,
   kMark = 5,
+  kApiCall = 6,  // a call that may block the host: `config` is an event::ApiCall
 };
 
 enum class RecordPhase : std::uint8_t {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "event/api_call.h"
 #include "event/events.h"
+#include "event/incidents.h"
 #include "event/kernel_config.h"
 #include "log/buffer.h"
 #include "log/json_text.h"
@@ -82,7 +84,14 @@ bool append_notice_event(Buffer& out, const event::Notice& notice) noexcept;
 bool append_loss_event(Buffer& out, const event::LossEvent& loss) noexcept;
 bool append_session_end(Buffer& out, const event::SessionEnd& end) noexcept;
 
-// Whether a line is one of those that the ledger counts (kernel_event, graph_launch_event, scope_event): written for
+// Calls that may wait: sync_event for synchronisations, api_event for the others.
+bool append_api_event(Buffer& out, std::string_view scope, const event::ApiEvent& call) noexcept;
+bool append_error_event(Buffer& out, const event::ErrorEvent& error) noexcept;
+bool append_hang_event(Buffer& out, const event::HangEvent& hang) noexcept;
+bool append_fork_event(Buffer& out, const event::ForkEvent& fork) noexcept;
+
+// Whether a line is one of those that the ledger counts (kernel_event, graph_launch_event, scope_event, sync_event,
+// api_event): written for
 // one record of a ring. Looks at the line's beginning only.
 bool is_ring_event(std::string_view line) noexcept;
 

@@ -42,6 +42,11 @@ class Members {
     out_.append(bracket);
     first_ = true;
   }
+  void open_element(char bracket) noexcept {  // of an array
+    separate();
+    out_.append(bracket);
+    first_ = true;
+  }
   void close(char bracket) noexcept {
     out_.append(bracket);
     first_ = false;
