@@ -50,5 +50,9 @@ cmake -S "$here" -B "$work" -DGPUFLIGHT_GPU_ARCH="$arch" -DCMAKE_CUDA_ARCHITECTU
 for program in "$work"/* "$work"/examples/*; do
   [ -f "$program" ] && [ -x "$program" ] && cp "$program" "$folder/programs${program#"$work"}"
 done
+for plan in parity article_sm86 every_form handle_reuse; do
+  [ -f "$here/../plans/$plan.json" ] || continue
+  python3 "$here/plan_kernels.py" "$here/../plans/$plan.json" "$folder/programs/plans/$plan" --arch "$arch" >/dev/null
+done
 touch "$folder/programs/PREBUILT"
 du -sh "$folder" | cut -f1

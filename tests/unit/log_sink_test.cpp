@@ -301,6 +301,20 @@ TEST_F(LogSinkTest, HostThatClosesAllDescriptorsGetsNoneOfOurLines) {
   EXPECT_EQ(sink_.take_rotated_away(), 0u);
 }
 
+TEST_F(LogSinkTest, ClosingLeavesTheHostsDescriptorsOpen) {
+  ASSERT_EQ(open(), 0);
+  const int ours = live_descriptor();
+  ASSERT_GE(ours, 100);
+  const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int number = 100; number <= ours + 5; ++number) ASSERT_EQ(dup2(fd, number), number);
+  sink_.close(0);
+  for (int number = 100; number <= ours + 5; ++number) {
+    EXPECT_NE(fcntl(number, F_GETFD), -1) << number;
+    ::close(number);
+  }
+  ::close(fd);
+}
+
 TEST_F(LogSinkTest, DeletedFileAndFolderAreMadeAnewAndCounted) {
   ASSERT_EQ(open(), 0);
   ASSERT_EQ(write(4).error, 0);
@@ -402,10 +416,9 @@ TEST_F(LogSinkTest, FullDiskLosesWholeLinesOnlyAndRecovers) {
   umount2(disk.c_str(), MNT_DETACH);
 }
 
-// The file system fills up so that the part of a line cannot even be cut off: it must end before the next line begins.
+// A part of a line that cannot be cut off must end before the next line begins.
 TEST_F(LogSinkTest, NoLineGoesOnInATornOne) {
   ASSERT_EQ(open(), 0);
-  ASSERT_EQ(write(1).error, 0);
   // Somebody else appends: cutting the file would cut their bytes, so it is not done.
   sigset_t block, old;
   sigemptyset(&block);
@@ -416,7 +429,6 @@ TEST_F(LogSinkTest, NoLineGoesOnInATornOne) {
   getrlimit(RLIMIT_FSIZE, &before);
   limit = before;
   limit.rlim_cur = fs::file_size(options_.path) + 1'500;  // one line and a half
-  options_.segment_bytes = 0;
   setrlimit(RLIMIT_FSIZE, &limit);
   const WriteOutcome torn = write(3);
   setrlimit(RLIMIT_FSIZE, &before);
@@ -424,9 +436,11 @@ TEST_F(LogSinkTest, NoLineGoesOnInATornOne) {
   timespec now{0, 0};
   sigtimedwait(&block, nullptr, &now);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  EXPECT_EQ(torn.error, EFBIG);
+  EXPECT_EQ(torn.events_written, 1u);
   EXPECT_EQ(after.error, 0);
   const Contents contents = read(options_.path);
-  EXPECT_EQ(contents.counters.size(), 1 + torn.events_written + after.events_written);
+  EXPECT_EQ(contents.counters.size(), 3u);
   EXPECT_EQ(contents.torn + contents.invalid, 1u);
 }
 

@@ -47,7 +47,7 @@ std::string read_name(const json& j, const std::string& where) {
     return *name;
   }
   std::string name = j.at("name").get<std::string>();
-  // {"name": "x", "repeat_name": 65536}: a long name without a long plan.
+  // {"name": "x", "name_length": 65536}: a long name without a long plan.
   if (j.contains("name_length")) {
     const std::string piece = name;
     const auto length = j.at("name_length").get<std::size_t>();
@@ -86,7 +86,7 @@ PlanKernel read_kernel(const std::string& id, const json& j) {
 }
 
 PlanModule read_module(const std::string& id, const json& j) {
-  only_keys(j, {"file", "lazy", "kernels"}, "module " + id);
+  only_keys(j, {"file", "lazy", "source", "kernels"}, "module " + id);  // "source" is for make_kernels.py
   PlanModule module;
   module.id = id;
   module.file = j.value("file", id + ".cubin");

@@ -1,0 +1,65 @@
+#include "analysis/launch_group.h"
+
+namespace gpuflight::analysis {
+
+void Durations::add_many(std::uint64_t n, std::int64_t total, const event::MaybeNs& least,
+                         const event::MaybeNs& most) {
+  if (n == 0) return;
+  count += n;
+  total_ns += total;
+  each_ns.add(least);
+  each_ns.add(most);
+}
+
+void LaunchGroup::add_config(const ConfigFacts& facts) {
+  ++configs;
+  num_regs.add(facts.num_regs);
+  static_shared_bytes.add(facts.static_shared_bytes);
+  local_bytes_per_thread.add(facts.local_bytes_per_thread);
+  max_active_blocks.add(facts.max_active_blocks);
+  occupancy.add(facts.occupancy);
+  limiters |= facts.limiters;
+  for (int i = 0; i < event::kLimiterCount; ++i) limit_occupancy[i].add(facts.limit_occupancy[i]);
+  if (!facts.shape_known) return;
+  if (!block_threads.known) {
+    block = facts.shape.block;
+    cluster = facts.shape.cluster;
+  } else if (block != facts.shape.block) {
+    several_blocks = true;
+  }
+  block_threads.add(facts.shape.block.count());
+  dyn_shared_bytes.add(facts.shape.dyn_shared_bytes);
+}
+
+void LaunchGroup::add_device(std::optional<std::int32_t> which) {
+  if (!which || several_devices) return;
+  if (!device) {
+    device = which;
+  } else if (*device != *which) {
+    device.reset();
+    several_devices = true;
+  }
+}
+
+void LaunchGroup::add_launches(const ConfigFacts& facts, std::uint64_t count) {
+  launches += count;
+  if (facts.occupancy) {
+    occupancy_sum += *facts.occupancy * static_cast<double>(count);
+    occupancy_count += count;
+  }
+  if (facts.limiter) limited_by[static_cast<std::size_t>(*facts.limiter)] += count;
+}
+
+std::optional<double> LaunchGroup::mean_occupancy() const {
+  if (occupancy.single()) return occupancy.min;  // exactly, not by a sum of roundings
+  if (occupancy_count == 0) return std::nullopt;
+  return occupancy_sum / static_cast<double>(occupancy_count);
+}
+
+std::optional<event::Limiter> LaunchGroup::main_limiter() const {
+  const auto most = std::max_element(limited_by.begin(), limited_by.end());
+  if (*most == 0) return std::nullopt;
+  return static_cast<event::Limiter>(most - limited_by.begin());
+}
+
+}  // namespace gpuflight::analysis

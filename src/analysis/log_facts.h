@@ -1,0 +1,42 @@
+// What one log says about its process as a whole: who was recorded, on what, for how long, how it ended, what is
+// missing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "event/events.h"
+#include "log/decoder.h"
+
+namespace gpuflight::analysis {
+
+struct LogFacts {
+  static constexpr std::size_t kMaxNotices = 50;
+
+  std::string path;
+  std::optional<event::SessionStart> start;
+  std::vector<event::DeviceInfo> devices;
+  std::optional<event::SessionEnd> end;       // none: still running, or killed
+  std::optional<event::Ledger> ledger;        // session_end's, else the last loss_event's
+  std::vector<event::Notice> notices;         // the first kMaxNotices
+  std::uint64_t notices_total = 0;
+  std::int64_t last_ns = 0;                   // latest time in any line
+
+  // Counted from the lines that are there.
+  std::uint64_t launches = 0, failed = 0, captured = 0, summarised = 0, graph_launches = 0;
+  log::ReadStats read;
+
+  std::int64_t duration_ns() const { return end ? end->time_ns : last_ns; }
+  std::uint64_t lost() const { return ledger ? ledger->lost_total() : 0; }
+  std::uint64_t broken_lines() const { return read.trouble_total(); }
+
+  // Lines other than launches.
+  void add(const log::LogEvent& event);
+  void saw_time(std::int64_t ns) {
+    if (ns > last_ns) last_ns = ns;
+  }
+};
+
+}  // namespace gpuflight::analysis

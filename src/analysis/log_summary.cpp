@@ -1,0 +1,308 @@
+#include "analysis/log_summary.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace gpuflight::analysis {
+namespace {
+
+constexpr std::size_t kMaxStreams = 100'000;
+
+template <class T>
+void append_bytes(std::string& key, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  key.append(bytes, sizeof(T));
+}
+
+std::optional<std::int32_t> known(std::int32_t value) {
+  return value < 0 ? std::nullopt : std::optional<std::int32_t>(value);
+}
+
+template <class Line>
+ConfigFacts facts_of(const Line& line) {
+  ConfigFacts facts;
+  facts.num_regs = known(line.kernel.num_regs);
+  facts.static_shared_bytes = known(line.kernel.static_shared_bytes);
+  facts.local_bytes_per_thread = known(line.kernel.local_bytes_per_thread);
+  facts.shape = line.shape;
+  facts.shape_known = line.config_known;
+  if (!line.details) return facts;
+  facts.max_active_blocks = known(line.occupancy.max_active_blocks);
+  facts.occupancy = line.occupancy_ratio;
+  facts.limit_occupancy = line.limit_occupancy;
+  if (line.occupancy.source != event::OccupancySource::kNone) {
+    facts.limiter = line.occupancy.limiter;
+    facts.limiters = line.occupancy.limiters;
+  }
+  return facts;
+}
+
+}  // namespace
+
+std::optional<GroupBy> group_by(std::string_view name) {
+  for (std::size_t i = 0; i < kGroupByNames.size(); ++i) {
+    if (name == kGroupByNames[i]) return static_cast<GroupBy>(i);
+  }
+  return std::nullopt;
+}
+
+LogSummary::LogSummary(GroupBy by, SummaryLimits limits) : by_(by), limits_(limits) {}
+
+void LogSummary::begin_log(const std::string& path) {
+  logs_.emplace_back();
+  logs_.back().path = path;
+  streams_.clear();
+}
+
+void LogSummary::end_log(const log::ReadStats& stats) { logs_.back().read = stats; }
+
+void LogSummary::add(const log::LogEvent& event) {
+  if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
+    add_kernel(*kernel);
+  } else if (const auto* summary = std::get_if<log::KernelSummaryLine>(&event)) {
+    add_summary(*summary);
+  } else if (const auto* stream = std::get_if<event::StreamInfo>(&event)) {
+    if (streams_.size() < kMaxStreams) streams_[stream->stream.value] = *stream;
+  } else {
+    logs_.back().add(event);
+  }
+}
+
+void LogSummary::add_kernel(const log::KernelEventLine& line) {
+  LogFacts& log = logs_.back();
+  const event::KernelLaunch& launch = line.launch;
+  const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
+  LaunchGroup& group = group_for(config, {launch.stream.value, launch.thread, &line.scope});
+  const bool failed = launch.status && *launch.status != 0;
+  log.saw_time(launch.launch_ns + launch.call_ns.value_or(0));
+  Told& told = told_of(config);
+  ++told.count;
+  told.failed += failed ? 1 : 0;
+  told.captured += launch.captured ? 1 : 0;
+  told.call_total_ns += launch.call_ns.value_or(0);
+  if (launch.captured) {
+    ++log.captured;
+    ++group.captured;
+    return;
+  }
+  ++log.launches;
+  group.add_launches(configs_[config].facts, 1);
+  if (failed) {
+    ++log.failed;
+    ++group.failed;
+  }
+  if (launch.call_ns) group.call.add(*launch.call_ns);
+  if (line.duration_ns) group.gpu.add(*line.duration_ns);
+  if (launch.end_ns) log.saw_time(*launch.end_ns);
+}
+
+LogSummary::Told& LogSummary::told_of(std::uint32_t config) {
+  Told& told = configs_[config].told;
+  if (told.log != logs_.size()) {
+    told = Told{};
+    told.log = logs_.size();
+  }
+  return told;
+}
+
+// A summary line stands for launches that have no line of their own, or, at the end of a log, for all of the recording
+// once more. Of the latter only what goes beyond what has been told already is new: launches whose lines were deleted
+// with an old segment.
+void LogSummary::add_summary(const log::KernelSummaryLine& line) {
+  LogFacts& log = logs_.back();
+  const event::KernelSummary& sum = line.summary;
+  log.saw_time(sum.to_ns);
+  const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
+  Told& told = told_of(config);
+  Told fresh;
+  fresh.count = sum.count;
+  fresh.captured = std::min(sum.captured, sum.count);
+  fresh.failed = sum.failed;
+  fresh.call_total_ns = static_cast<std::int64_t>(sum.call_total_ns);
+  if (sum.session) {
+    fresh.count -= std::min(fresh.count, told.count);
+    fresh.captured -= std::min({fresh.captured, told.captured});
+    fresh.failed -= std::min(fresh.failed, told.failed);
+    fresh.call_total_ns -= std::min(fresh.call_total_ns, told.call_total_ns);
+  }
+  told.count += fresh.count;
+  told.captured += fresh.captured;
+  told.failed += fresh.failed;
+  told.call_total_ns += fresh.call_total_ns;
+  if (fresh.count == 0) return;
+
+  const std::uint64_t executed = fresh.count - std::min(fresh.captured, fresh.count);
+  log.captured += fresh.captured;
+  log.launches += executed;
+  log.summarised += fresh.count;
+  log.failed += fresh.failed;
+  Place nowhere;
+  nowhere.known = false;
+  LaunchGroup& group = group_for(config, nowhere);
+  group.captured += fresh.captured;
+  group.failed += fresh.failed;
+  group.add_launches(configs_[config].facts, executed);
+  group.call.add_many(executed, fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
+  if (sum.total_ns && fresh.count == sum.count) group.gpu.add_many(executed, *sum.total_ns, sum.min_ns, sum.max_ns);
+}
+
+std::uint32_t LogSummary::config_index(const event::KernelInfo& kernel, const event::LaunchShape& shape,
+                                       ConfigFacts facts, std::optional<std::int32_t> device) {
+  key_.assign(kernel.name);
+  key_.push_back('\0');
+  for (const std::int32_t fact : {kernel.num_regs, kernel.static_shared_bytes, kernel.local_bytes_per_thread,
+                                  device.value_or(-1), shape.carveout, facts.max_active_blocks.value_or(-1)}) {
+    append_bytes(key_, fact);
+  }
+  append_bytes(key_, shape.block);
+  append_bytes(key_, shape.cluster);
+  append_bytes(key_, shape.dyn_shared_bytes);
+  key_.push_back(shape.cooperative ? '\1' : '\0');
+  if (by_ == GroupBy::kDevice) append_bytes(key_, logs_.size());  // an ordinal means something in its own log only
+  if (const auto found = config_index_.find(std::string_view(key_)); found != config_index_.end()) return found->second;
+
+  // Beyond the bound the last row changes its facts with every launch: ranges stay right, configurations are not
+  // counted any more.
+  const bool full = configs_.size() >= limits_.configs;
+  if (!full) {
+    config_index_.emplace(key_, static_cast<std::uint32_t>(configs_.size()));
+    configs_.emplace_back();
+  }
+  Config& config = configs_.back();
+  config = Config{};
+  config.facts = std::move(facts);
+  config.device = device;
+  const std::string_view name = kernel.name.empty() ? std::string_view(kUnknownKernel) : std::string_view(kernel.name);
+  if (const auto found = kernel_index_.find(name); found != kernel_index_.end()) {
+    config.kernel = found->second;
+  } else if (kernel_names_.size() < limits_.configs) {
+    config.kernel = static_cast<std::uint32_t>(kernel_names_.size());
+    kernel_names_.emplace_back(name);
+    kernel_index_.emplace(std::string(name), config.kernel);
+  }
+  return static_cast<std::uint32_t>(configs_.size() - 1);
+}
+
+LaunchGroup& LogSummary::group_for(std::uint32_t config_row, const Place& place) {
+  Config& config = configs_[config_row];
+  const std::uint32_t row = find_group(config, place);
+  LaunchGroup& group = groups_[row];
+  const std::uint64_t member = std::uint64_t{row} << 32 | config_row;
+  const bool last_row_shared = configs_.size() >= limits_.configs && config_row + 1 == configs_.size();
+  if (members_.contains(member) && !last_row_shared) return group;
+  group.add_config(config.facts);
+  group.add_device(config.device);
+  if (members_.size() < limits_.configs) members_.insert(member);
+  return group;
+}
+
+std::uint32_t LogSummary::find_group(Config& config, const Place& place) {
+  const bool by_config_alone = by_ == GroupBy::kKernel || by_ == GroupBy::kConfig || by_ == GroupBy::kDevice;
+  if (by_config_alone && config.group != kNone) return config.group;
+  make_key(config, place);
+  const std::size_t before = groups_.size();
+  const std::uint32_t row = group_row(key_);
+  if (groups_.size() != before && groups_[row].label.empty()) groups_[row].label = label(config, place);
+  if (by_config_alone) config.group = row;
+  return row;
+}
+
+std::uint32_t LogSummary::group_row(std::string_view key) {
+  if (const auto found = group_index_.find(key); found != group_index_.end()) return found->second;
+  if (groups_full_) return static_cast<std::uint32_t>(groups_.size() - 1);
+  groups_.emplace_back();
+  const auto row = static_cast<std::uint32_t>(groups_.size() - 1);
+  if (groups_.size() > limits_.groups) {
+    groups_full_ = true;
+    groups_.back().label = kOtherGroups;
+  } else {
+    group_index_.emplace(std::string(key), row);
+  }
+  return row;
+}
+
+void LogSummary::make_key(const Config& config, const Place& place) {
+  const bool per_log = by_ == GroupBy::kStream || by_ == GroupBy::kThread;
+  key_.clear();
+  if (per_log) append_bytes(key_, logs_.size());
+  switch (by_) {
+    case GroupBy::kKernel: append_bytes(key_, config.kernel); break;
+    case GroupBy::kConfig: append_bytes(key_, static_cast<std::uint64_t>(&config - configs_.data())); break;
+    case GroupBy::kStream: append_bytes(key_, place.known ? place.stream : kNone); break;
+    case GroupBy::kThread: append_bytes(key_, place.known ? place.thread : kNone); break;
+    case GroupBy::kDevice: key_ = device_label(config.device); break;
+    case GroupBy::kScope:
+      if (!place.known) key_ = "?";
+      if (place.known && place.scope->has_value()) key_ = "/" + **place.scope;
+      break;
+  }
+}
+
+std::string LogSummary::label(const Config& config, const Place& place) const {
+  constexpr const char* kSummarised = "(summarised launches)";
+  switch (by_) {
+    case GroupBy::kKernel:
+    case GroupBy::kConfig: return config.kernel == kNone ? std::string(kUnknownKernel) : kernel_names_[config.kernel];
+    case GroupBy::kDevice: return device_label(config.device);
+    case GroupBy::kThread:
+      return (place.known ? "thread " + std::to_string(place.thread) : kSummarised) + of_process();
+    case GroupBy::kScope:
+      if (!place.known) return kSummarised;
+      return place.scope->has_value() ? **place.scope : std::string(kNoScope);
+    case GroupBy::kStream: break;
+  }
+  if (!place.known) return kSummarised + of_process();
+  if (place.stream == 0) return "(unknown stream)" + of_process();
+  std::string text = "stream " + std::to_string(place.stream);
+  if (const auto found = streams_.find(place.stream); found != streams_.end()) {
+    if (found->second.kind == event::StreamInfo::Kind::kLegacyDefault) text += " (default)";
+    if (found->second.kind == event::StreamInfo::Kind::kPerThreadDefault) text += " (per-thread default)";
+    if (found->second.priority.value_or(0) != 0) text += " priority " + std::to_string(*found->second.priority);
+  }
+  return text + of_process();
+}
+
+std::string LogSummary::of_process() const {
+  const auto& start = logs_.back().start;
+  return start ? " of process " + std::to_string(start->pid) : " of log " + std::to_string(logs_.size());
+}
+
+const event::DeviceInfo* LogSummary::device_of_log(std::optional<std::int32_t> device) const {
+  if (!device) return nullptr;
+  for (const event::DeviceInfo& info : logs_.back().devices) {
+    if (info.device == *device) return &info;
+  }
+  return nullptr;
+}
+
+// The UUID names a board across processes; an ordinal alone does so only as far as they see the same boards.
+std::string LogSummary::device_label(std::optional<std::int32_t> device) const {
+  if (!device) return "(unknown device)";
+  const event::DeviceInfo* info = device_of_log(device);
+  std::string text = "device " + std::to_string(*device);
+  if (info == nullptr) return text;
+  text += ": " + info->name;
+  if (!info->uuid.empty()) text += " " + info->uuid;
+  return text;
+}
+
+LaunchGroup LogSummary::totals() const {
+  LaunchGroup all;
+  for (const LaunchGroup& group : groups_) {
+    all.launches += group.launches;
+    all.failed += group.failed;
+    all.captured += group.captured;
+    for (std::size_t i = 0; i < all.limited_by.size(); ++i) all.limited_by[i] += group.limited_by[i];
+    all.call.add(group.call);
+    all.gpu.add(group.gpu);
+    all.occupancy_sum += group.occupancy_sum;
+    all.occupancy_count += group.occupancy_count;
+  }
+  all.configs = config_index_.size();
+  return all;
+}
+
+}  // namespace gpuflight::analysis

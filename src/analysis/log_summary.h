@@ -1,0 +1,106 @@
+// One pass over one or more logs, into groups of launches. Memory grows with the number of groups and configurations,
+// both bounded, never with the number of lines.
+//
+//   LogSummary summary(GroupBy::kKernel);
+//   for each log: summary.begin_log(path); for each event: summary.add(event); summary.end_log(reader.stats());
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "analysis/launch_group.h"
+#include "analysis/log_facts.h"
+
+namespace gpuflight::analysis {
+
+enum class GroupBy : std::uint8_t { kKernel, kConfig, kStream, kThread, kDevice, kScope };
+inline constexpr std::array<const char*, 6> kGroupByNames = {"kernel", "config", "stream", "thread", "device", "scope"};
+std::optional<GroupBy> group_by(std::string_view name);
+
+struct SummaryLimits {
+  std::size_t groups = 200'000;   // further ones are put together in one, labelled kOtherGroups
+  std::size_t configs = 400'000;
+};
+inline constexpr const char* kOtherGroups = "(others: more groups than can be kept apart)";
+inline constexpr const char* kUnknownKernel = "(unknown kernel)";
+inline constexpr const char* kNoScope = "(no scope)";
+
+class LogSummary {
+ public:
+  explicit LogSummary(GroupBy by, SummaryLimits limits = {});
+
+  void begin_log(const std::string& path);
+  void add(const log::LogEvent& event);
+  void end_log(const log::ReadStats& stats);
+
+  GroupBy by() const { return by_; }
+  const std::vector<LogFacts>& logs() const { return logs_; }
+  const std::vector<LaunchGroup>& groups() const { return groups_; }
+  std::size_t kernels() const { return kernel_names_.size(); }
+  LaunchGroup totals() const;  // of all groups; label empty
+  bool groups_full() const { return groups_full_; }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  // What the present log has told of one configuration so far.
+  struct Told {
+    std::size_t log = 0;  // number of the log, from 1; another one: nothing yet
+    std::uint64_t count = 0, captured = 0, failed = 0;
+    std::int64_t call_total_ns = 0;
+  };
+  struct Config {
+    ConfigFacts facts;
+    Told told;
+    std::uint32_t kernel = kNone;  // row of kernel_names_
+    std::optional<std::int32_t> device;
+    std::uint32_t group = kNone;   // where the configuration alone decides it
+  };
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  using TextIndex = std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>>;
+  // What of a launch decides its group, beside its configuration.
+  struct Place {
+    std::uint32_t stream = 0;
+    std::uint32_t thread = 0;
+    const std::optional<std::string>* scope = nullptr;
+    bool known = true;  // false: a summary line, which says neither stream nor thread nor scope
+  };
+
+  std::uint32_t config_index(const event::KernelInfo& kernel, const event::LaunchShape& shape, ConfigFacts facts,
+                             std::optional<std::int32_t> device);
+  LaunchGroup& group_for(std::uint32_t config, const Place& place);
+  std::uint32_t find_group(Config& config, const Place& place);
+  std::uint32_t group_row(std::string_view key);
+  void make_key(const Config& config, const Place& place);
+  std::string label(const Config& config, const Place& place) const;
+  std::string device_label(std::optional<std::int32_t> device) const;
+  const event::DeviceInfo* device_of_log(std::optional<std::int32_t> device) const;
+  std::string of_process() const;
+  void add_kernel(const log::KernelEventLine& line);
+  void add_summary(const log::KernelSummaryLine& line);
+  Told& told_of(std::uint32_t config);
+
+  GroupBy by_;
+  SummaryLimits limits_;
+  std::vector<LogFacts> logs_;
+  std::vector<LaunchGroup> groups_;
+  TextIndex group_index_;
+  std::vector<Config> configs_;
+  TextIndex config_index_;
+  std::vector<std::string> kernel_names_;
+  TextIndex kernel_index_;
+  std::unordered_set<std::uint64_t> members_;  // group << 32 | configuration: which have met
+  std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
+  std::string key_;  // scratch
+  bool groups_full_ = false;
+};
+
+}  // namespace gpuflight::analysis

@@ -1,0 +1,316 @@
+#include "report/kernel_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "report/kernel_name.h"
+#include "report/quantity.h"
+#include "report/text_table.h"
+
+namespace gpuflight::report {
+namespace {
+
+using analysis::GroupBy;
+using analysis::LaunchGroup;
+using analysis::LogFacts;
+using analysis::LogSummary;
+
+constexpr const char* kUnknown = "-";
+constexpr std::size_t kLeastNameWidth = 24;
+
+struct Paint {
+  bool on;
+  const char* bold() const { return on ? "\033[1m" : ""; }
+  const char* warn() const { return on ? "\033[33m" : ""; }
+  const char* bad() const { return on ? "\033[31m" : ""; }
+  const char* off() const { return on ? "\033[0m" : ""; }
+};
+
+template <class T>
+std::string range_text(const analysis::Range<T>& range) {
+  if (!range.known) return kUnknown;
+  return range.single() ? fmt::format("{}", range.min) : fmt::format("{}..{}", range.min, range.max);
+}
+
+std::string dim_text(const event::Dim3& dim) {
+  if (dim.z > 1) return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
+  return dim.y > 1 ? fmt::format("{}x{}", dim.x, dim.y) : fmt::format("{}", dim.x);
+}
+
+std::string block_text(const LaunchGroup& group) {
+  if (!group.block_threads.known) return kUnknown;
+  if (!group.several_blocks) return dim_text(group.block);
+  return range_text(group.block_threads);
+}
+
+std::string occupancy_text(const LaunchGroup& group) {
+  if (!group.occupancy.known) return kUnknown;
+  if (group.occupancy.single()) return percent_text(group.occupancy.min, 1);
+  return fmt::format("{:.0f}..{:.0f}%", group.occupancy.min * 100, group.occupancy.max * 100);
+}
+
+std::string limiter_text(const LaunchGroup& group) {
+  const auto main = group.main_limiter();
+  if (!main) return kUnknown;
+  const auto kinds = std::count_if(group.limited_by.begin(), group.limited_by.end(), [](auto n) { return n > 0; });
+  const char* name = event::kLimiterNames[static_cast<std::size_t>(*main)];
+  return kinds > 1 ? fmt::format("{} (+{})", name, kinds - 1) : std::string(name);
+}
+
+std::string shared_text(const LaunchGroup& group) {
+  if (!group.static_shared_bytes.known && !group.dyn_shared_bytes.known) return kUnknown;
+  return range_text(group.static_shared_bytes) + "+" + range_text(group.dyn_shared_bytes);
+}
+
+std::string mean_text(const analysis::Durations& durations) {
+  const auto mean = durations.mean_ns();
+  return mean ? duration_text(*mean) : std::string(kUnknown);
+}
+
+bool names_kernels(GroupBy by) { return by == GroupBy::kKernel || by == GroupBy::kConfig; }
+
+TextTable build_table(const LogSummary& summary, const std::vector<const LaunchGroup*>& groups,
+                      const ReportOptions& options) {
+  const Shares shares = shares_of(summary);
+  const LaunchGroup totals = summary.totals();
+  const bool kernels = names_kernels(summary.by());
+  TextTable table;
+  table.add_column(shares.of_gpu_time ? "time" : "share", Align::kRight);
+  table.add_column("count", Align::kRight);
+  if (totals.failed > 0) table.add_column("failed", Align::kRight);
+  if (totals.captured > 0) table.add_column("captured", Align::kRight);
+  if (totals.gpu.count > 0) table.add_column("gpu mean", Align::kRight);
+  table.add_column("regs", Align::kRight);
+  table.add_column("shared st+dyn", Align::kRight);
+  table.add_column("block", Align::kRight);
+  table.add_column("occ", Align::kRight);
+  table.add_column("limiter", Align::kLeft);
+  table.add_column("call mean", Align::kRight);
+  table.add_column(kernels ? "kernel" : analysis::kGroupByNames[static_cast<std::size_t>(summary.by())], Align::kLeft);
+
+  std::vector<std::vector<std::string>> rows;
+  for (const LaunchGroup* group : groups) {
+    std::vector<std::string> cells = {percent_text(shares.of(*group), 1), count_text(group->launches)};
+    if (totals.failed > 0) cells.push_back(count_text(group->failed));
+    if (totals.captured > 0) cells.push_back(count_text(group->captured));
+    if (totals.gpu.count > 0) cells.push_back(mean_text(group->gpu));
+    for (std::string cell : {range_text(group->num_regs), shared_text(*group), block_text(*group),
+                             occupancy_text(*group), limiter_text(*group), mean_text(group->call)}) {
+      cells.push_back(std::move(cell));
+    }
+    rows.push_back(std::move(cells));
+  }
+  TextTable widths = table;
+  for (const auto& row : rows) widths.add_row(row);
+  const std::size_t used = widths.width_before_last();
+  const std::size_t left = options.width > used + kLeastNameWidth ? options.width - used : kLeastNameWidth;
+  KernelNames names(left, options.full_names);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].push_back(kernels || options.full_names ? names.of(groups[i]->label)
+                                                    : shortened(printable(groups[i]->label), left));
+    table.add_row(std::move(rows[i]));
+  }
+  return table;
+}
+
+std::string program_text(const LogFacts& log) {
+  if (!log.start) return log.path;
+  std::string text = log.start->program;
+  // args[0] is the program as it was called
+  for (std::size_t i = 1; i < log.start->args.size(); ++i) text += " " + log.start->args[i];
+  return text;
+}
+
+void append_log_header(std::string& out, const LogFacts& log, const ReportOptions& options) {
+  const std::size_t width = std::max<std::size_t>(options.width, 40) - 11;
+  out += fmt::format("program    {}\n", shortened(printable(program_text(log)), width));
+  if (log.start) {
+    out += fmt::format("process    {} on {}, {}", log.start->pid, printable(log.start->host),
+                       utc_text(log.start->t0_unix_ns));
+    for (const auto& [name, value] : log.start->rank) out += fmt::format(", {}={}", printable(name), printable(value));
+    out += "\n";
+  }
+  out += fmt::format("log        {}{}\n", printable(log.path),
+                     log.duration_ns() > 0 ? ", " + duration_text(static_cast<double>(log.duration_ns())) : "");
+}
+
+std::string device_text(const event::DeviceInfo& device) {
+  return fmt::format("{}: {} (sm_{}{}, {} SMs)", device.device, printable(device.name), device.compute_major,
+                     device.compute_minor, device.sm_count);
+}
+
+std::string header(const LogSummary& summary, const ReportOptions& options) {
+  constexpr std::size_t kMostLogs = 4;
+  std::string out;
+  for (std::size_t i = 0; i < summary.logs().size() && i < kMostLogs; ++i) {
+    append_log_header(out, summary.logs()[i], options);
+  }
+  if (summary.logs().size() > kMostLogs)
+    out += fmt::format("... and {} logs more\n", summary.logs().size() - kMostLogs);
+  std::vector<std::string> devices;
+  std::uint64_t graphs = 0;
+  for (const LogFacts& log : summary.logs()) {
+    graphs += log.graph_launches;
+    for (const auto& device : log.devices) {
+      const std::string text = device_text(device);
+      if (std::find(devices.begin(), devices.end(), text) == devices.end()) devices.push_back(text);
+    }
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) out += (i == 0 ? "device     " : "           ") + devices[i] + "\n";
+
+  const LaunchGroup totals = summary.totals();
+  out += fmt::format("launches   {} of {} kernel{} in {} configuration{}", count_text(totals.launches),
+                     count_text(summary.kernels()), summary.kernels() == 1 ? "" : "s", count_text(totals.configs),
+                     totals.configs == 1 ? "" : "s");
+  if (totals.failed > 0) out += fmt::format(", {} failed", count_text(totals.failed));
+  if (totals.captured > 0) out += fmt::format("; {} more captured into graphs", count_text(totals.captured));
+  if (graphs > 0) out += fmt::format("; {} graph launches", count_text(graphs));
+  return out + "\n";
+}
+
+std::string trouble_text(const log::ReadStats& read) {
+  std::string out;
+  for (int i = 0; i < log::kTroubleCount; ++i) {
+    const auto trouble = static_cast<log::Trouble>(i);
+    const auto& count = read[trouble];
+    if (count.count == 0 || trouble == log::Trouble::kUnknownKey) continue;
+    if (!out.empty()) out += ", ";
+    out += fmt::format("{} {}", log::trouble_name(trouble), count_text(count.count));
+    if (count.first_line > 0) out += fmt::format(" (first in line {})", count.first_line);
+  }
+  return out;
+}
+
+void append_footer(std::string& out, const LogSummary& summary, const Paint& paint) {
+  for (const LogFacts& log : summary.logs()) {
+    const std::string of = summary.logs().size() > 1 ? " of " + printable(log.path) : "";
+    if (log.broken_lines() > 0) {
+      out += fmt::format("{}note: {} line{}{} could not be read: {}{}\n", paint.warn(), count_text(log.broken_lines()),
+                         log.broken_lines() == 1 ? "" : "s", of, trouble_text(log.read), paint.off());
+    }
+    if (!log.end) {
+      out += fmt::format("{}note: the log{} has no end: the program was killed or is still running{}\n", paint.warn(),
+                         of, paint.off());
+    }
+  }
+  if (summary.groups_full()) {
+    out += fmt::format("{}note: there are more groups than are kept apart; the last ones are put together{}\n",
+                       paint.warn(), paint.off());
+  }
+  for (const LogFacts& log : summary.logs()) {
+    if (!log.ledger) continue;
+    const std::string of = summary.logs().size() > 1 ? " in " + printable(log.path) : "";
+    const event::Ledger& ledger = *log.ledger;
+    if (ledger.rotated_away > 0) {
+      out += fmt::format("{}note: {} events were written and later deleted with old segments{}{}\n", paint.warn(),
+                         count_text(ledger.rotated_away), of, paint.off());
+    }
+    if (ledger.occupancy_mismatch > 0) {
+      out += fmt::format("{}note: in {} configurations the driver's occupancy differs from the model's{}{}\n",
+                         paint.warn(), count_text(ledger.occupancy_mismatch), of, paint.off());
+    }
+  }
+  for (const LogFacts& log : summary.logs()) {
+    if (log.lost() == 0) continue;
+    const std::string of = summary.logs().size() > 1 ? " in " + printable(log.path) : "";
+    out += fmt::format("{}lost: {} of {} events{}: {}{}\n", paint.bad(), count_text(log.lost()),
+                       count_text(log.ledger->seen), of, loss_text(*log.ledger), paint.off());
+  }
+}
+
+double shared_of(const LaunchGroup& group) {
+  return static_cast<double>(group.static_shared_bytes.max) + static_cast<double>(group.dyn_shared_bytes.max);
+}
+
+// More is earlier; what is not known comes last.
+double rank_value(const LaunchGroup& group, SortBy sort, const Shares& shares) {
+  switch (sort) {
+    case SortBy::kShare:
+      return shares.of(group);
+    case SortBy::kCount:
+      return static_cast<double>(group.launches);
+    case SortBy::kTime:
+      return static_cast<double>(group.gpu.total_ns);
+    case SortBy::kCall:
+      return static_cast<double>(group.call.total_ns);
+    case SortBy::kOccupancy:
+      return group.mean_occupancy() ? -*group.mean_occupancy() : -2;
+    case SortBy::kRegisters:
+      return group.num_regs.known ? group.num_regs.max : -1;
+    case SortBy::kShared:
+      return shared_of(group);
+    case SortBy::kName:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<SortBy> sort_by(std::string_view name) {
+  for (std::size_t i = 0; i < kSortByNames.size(); ++i) {
+    if (name == kSortByNames[i]) return static_cast<SortBy>(i);
+  }
+  return std::nullopt;
+}
+
+double Shares::of(const LaunchGroup& group) const {
+  if (whole <= 0) return 0;
+  return static_cast<double>(of_gpu_time ? group.gpu.total_ns : static_cast<std::int64_t>(group.launches)) / whole;
+}
+
+Shares shares_of(const LogSummary& summary) {
+  const LaunchGroup totals = summary.totals();
+  Shares shares;
+  shares.of_gpu_time = totals.gpu.total_ns > 0 && totals.gpu.count + totals.failed >= totals.launches;
+  shares.whole =
+      static_cast<double>(shares.of_gpu_time ? totals.gpu.total_ns : static_cast<std::int64_t>(totals.launches));
+  return shares;
+}
+
+std::vector<const LaunchGroup*> ranked(const LogSummary& summary, SortBy sort) {
+  const Shares shares = shares_of(summary);
+  struct Ranked {
+    double value;
+    const LaunchGroup* group;
+  };
+  std::vector<Ranked> order;
+  for (const LaunchGroup& group : summary.groups()) order.push_back({rank_value(group, sort, shares), &group});
+  std::stable_sort(order.begin(), order.end(), [](const Ranked& a, const Ranked& b) {
+    return a.value != b.value ? a.value > b.value : a.group->label < b.group->label;
+  });
+  std::vector<const LaunchGroup*> groups;
+  for (const Ranked& entry : order) groups.push_back(entry.group);
+  return groups;
+}
+
+std::string loss_text(const event::Ledger& ledger) {
+  std::string out;
+  for (int i = 0; i < event::kLossCauseCount; ++i) {
+    if (ledger.lost[i] == 0) continue;
+    if (!out.empty()) out += ", ";
+    out += fmt::format("{} {}", event::kLossCauseNames[i], count_text(ledger.lost[i]));
+  }
+  return out;
+}
+
+std::string render_text(const LogSummary& summary, const ReportOptions& options) {
+  const Paint paint{options.colour};
+  std::vector<const LaunchGroup*> groups = ranked(summary, options.sort);
+  const std::size_t all = groups.size();
+  if (options.top > 0 && groups.size() > options.top) groups.resize(options.top);
+  std::string out = header(summary, options);
+  if (groups.empty()) {
+    out += "\nno kernel launches\n";
+  } else {
+    out += "\n" + build_table(summary, groups, options).render(paint.bold(), paint.off());
+  }
+  if (groups.size() < all) out += fmt::format("... and {} more\n", count_text(all - groups.size()));
+  std::string footer;
+  append_footer(footer, summary, paint);
+  if (!footer.empty()) out += "\n" + footer;
+  return out;
+}
+
+}  // namespace gpuflight::report

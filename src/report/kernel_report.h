@@ -1,0 +1,51 @@
+// The table of `gpuflight report`: a summary as text, JSON or CSV. Keys of the JSON and columns of the CSV are described
+// in docs/CLI.md and stay.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/log_summary.h"
+
+namespace gpuflight::report {
+
+enum class SortBy : std::uint8_t { kShare, kCount, kTime, kCall, kOccupancy, kRegisters, kShared, kName };
+inline constexpr std::array<const char*, 8> kSortByNames = {"share",     "count",     "time",   "call",
+                                                            "occupancy", "registers", "shared", "name"};
+std::optional<SortBy> sort_by(std::string_view name);
+
+struct ReportOptions {
+  SortBy sort = SortBy::kShare;
+  std::size_t top = 0;      // 0: all
+  bool full_names = false;
+  std::size_t width = 120;  // columns of the text form
+  bool colour = false;
+};
+
+inline constexpr int kReportSchema = 1;  // "report_schema" of the JSON form
+
+// Groups with launches in the order asked for; most first but for names and occupancy, where the least is first.
+// Equal ones by name, so that the order never depends on the run.
+std::vector<const analysis::LaunchGroup*> ranked(const analysis::LogSummary& summary, SortBy sort);
+
+// Share of GPU time where every launch of the summary that could have one has one, else share of launches.
+struct Shares {
+  bool of_gpu_time = false;
+  double whole = 0;
+  double of(const analysis::LaunchGroup& group) const;
+};
+Shares shares_of(const analysis::LogSummary& summary);
+
+std::string render_text(const analysis::LogSummary& summary, const ReportOptions& options);
+std::string render_json(const analysis::LogSummary& summary, const ReportOptions& options);
+std::string render_csv(const analysis::LogSummary& summary, const ReportOptions& options);
+
+// "pool_empty 12, write_failed 3"
+std::string loss_text(const event::Ledger& ledger);
+
+}  // namespace gpuflight::report

@@ -1,0 +1,31 @@
+// Starts the recorded program and stays out of its way until it ends.
+//
+// The program runs in our own process group with our stdin, stdout and stderr, so the terminal treats it as if it had
+// been started without us: Ctrl-C reaches it from the terminal directly, and is not passed on a second time. A signal
+// somebody sends to us with kill is passed on. While it is stopped by job control we stop too, so that the shell
+// notices.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpuflight::cli {
+
+struct ChildResult {
+  pid_t pid = -1;
+  int wait_status = 0;  // as waitpid gives it
+  std::int64_t wall_ns = 0;
+
+  // The program's own exit code, or 128 + n after signal n, as the shell has it.
+  int exit_code() const;
+};
+
+// `path` is what is executed, `argv[0]` what the program is told it is called. Throws Failure (126, 127) when the
+// program cannot be executed.
+ChildResult run_child(const std::string& path, const std::vector<std::string>& argv,
+                      const std::vector<std::string>& environment);
+
+}  // namespace gpuflight::cli

@@ -1,0 +1,111 @@
+// gpuflight doctor-probe: what doctor starts, with libgpuflight.so preloaded, to look at CUDA from the inside. Prints
+// one JSON object. Calls the driver through its own entry points by name: no CUDA header is needed.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "failure.h"
+#include "gpuflight/gpuflight.h"
+#include "verbs.h"
+
+namespace gpuflight::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class Function>
+Function symbol(void* library, const char* name) {
+  return reinterpret_cast<Function>(::dlsym(library, name));
+}
+
+std::string path_of(void* library) {
+  link_map* map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  char resolved[4096];
+  return ::realpath(map->l_name, resolved) != nullptr ? resolved : map->l_name;
+}
+
+Json devices(void* driver) {
+  Json list = Json::array();
+  const auto count_of = symbol<int (*)(int*)>(driver, "cuDeviceGetCount");
+  const auto name_of = symbol<int (*)(char*, int, int)>(driver, "cuDeviceGetName");
+  int count = 0;
+  if (count_of == nullptr || name_of == nullptr || count_of(&count) != 0) return list;
+  for (int device = 0; device < count && device < 256; ++device) {
+    char name[256] = {};
+    if (name_of(name, sizeof(name) - 1, device) == 0) list.push_back(name);
+  }
+  return list;
+}
+
+Json driver_facts() {
+  const char* named = std::getenv("GPUFLIGHT_LIBCUDA");
+  void* driver = ::dlopen(named != nullptr && *named != '\0' ? named : "libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return Json{{"path", nullptr}, {"error", ::dlerror()}};
+  Json facts{{"path", path_of(driver)}};
+  const auto version_of = symbol<int (*)(int*)>(driver, "cuDriverGetVersion");
+  const auto init = symbol<int (*)(unsigned)>(driver, "cuInit");
+  int version = 0;
+  facts["version"] = version_of != nullptr && version_of(&version) == 0 ? Json(version) : Json(nullptr);
+  if (init == nullptr) {
+    facts["error"] = "cuInit is missing: this is not a driver";
+    return facts;
+  }
+  const int status = init(0);
+  facts["init"] = status;
+  const auto name_of = symbol<int (*)(int, const char**)>(driver, "cuGetErrorName");
+  const char* name = nullptr;
+  if (status != 0 && name_of != nullptr && name_of(status, &name) == 0 && name != nullptr) facts["init_error"] = name;
+  if (status == 0) facts["devices"] = devices(driver);
+  return facts;
+}
+
+Json nvml_facts() {
+  void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  if (nvml == nullptr) return Json{{"path", nullptr}, {"error", ::dlerror()}};
+  Json facts{{"path", path_of(nvml)}};
+  const auto init = symbol<int (*)()>(nvml, "nvmlInit_v2");
+  const auto version_of = symbol<int (*)(char*, unsigned)>(nvml, "nvmlSystemGetDriverVersion");
+  char version[128] = {};
+  const int status = init == nullptr ? -1 : init();
+  facts["init"] = status;
+  if (status == 0 && version_of != nullptr && version_of(version, sizeof(version) - 1) == 0) {
+    facts["driver_version"] = version;
+  }
+  return facts;
+}
+
+Json recorder_facts() {
+  const auto version_of = symbol<decltype(&gpuflight_version)>(RTLD_DEFAULT, "gpuflight_version");
+  if (version_of == nullptr) return nullptr;  // the preload did not come through
+  Json facts{{"version", version_of()}};
+  const auto stats_of = symbol<decltype(&gpuflight_get_stats)>(RTLD_DEFAULT, "gpuflight_get_stats");
+  const auto text_of = symbol<decltype(&gpuflight_status_string)>(RTLD_DEFAULT, "gpuflight_status_string");
+  const auto log_of = symbol<decltype(&gpuflight_log_path)>(RTLD_DEFAULT, "gpuflight_log_path");
+  gpuflight_stats stats{};
+  stats.size = sizeof(stats);
+  const gpuflight_status status = stats_of != nullptr ? stats_of(&stats) : GPUFLIGHT_ERROR_UNSUPPORTED;
+  facts["status"] = static_cast<int>(status);
+  if (text_of != nullptr) facts["status_text"] = text_of(status);
+  if (log_of != nullptr) facts["log"] = log_of();
+  return facts;
+}
+
+}  // namespace
+
+int doctor_probe_verb(const Arguments&) {
+  Json out;
+  out["driver"] = driver_facts();
+  out["nvml"] = nvml_facts();
+  out["recorder"] = recorder_facts();
+  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return kExitOk;
+}
+
+}  // namespace gpuflight::cli

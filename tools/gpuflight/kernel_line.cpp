@@ -1,0 +1,98 @@
+#include "kernel_line.h"
+
+#include <fmt/format.h>
+
+#include "report/kernel_report.h"
+#include "report/quantity.h"
+
+namespace gpuflight::cli {
+namespace {
+
+constexpr const char* kYellow = "\033[33m";
+constexpr const char* kRed = "\033[31m";
+constexpr const char* kBold = "\033[1m";
+constexpr const char* kOff = "\033[0m";
+constexpr const char* kUnknown = "-";
+constexpr double kLowOccupancy = 0.5;
+
+// time, stream, grid, block, occupancy, limiter, gpu, call, name
+constexpr const char* kColumns = "{:>12}  {:>6}  {:>14}  {:>10}  {:>6}  {:<10}  {:>8}  {:>8}  ";
+constexpr std::size_t kColumnsWidth = 12 + 6 + 14 + 10 + 6 + 10 + 8 + 8 + 8 * 2;
+constexpr std::size_t kLeastNameWidth = 24;
+
+std::string dim_text(const event::Dim3& dim) {
+  if (dim.z > 1) return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
+  return dim.y > 1 ? fmt::format("{}x{}", dim.x, dim.y) : fmt::format("{}", dim.x);
+}
+
+std::string seconds_text(std::int64_t ns) { return fmt::format("{:.6f}", static_cast<double>(ns) / 1e9); }
+
+std::string maybe_duration(const event::MaybeNs& ns) {
+  return ns ? report::duration_text(static_cast<double>(*ns)) : std::string(kUnknown);
+}
+
+std::string stream_text(std::uint32_t stream) { return stream == 0 ? kUnknown : fmt::format("s{}", stream); }
+
+}  // namespace
+
+KernelLine::KernelLine(std::size_t width, bool full_names, bool colour)
+    : names_(width > kColumnsWidth + kLeastNameWidth ? width - kColumnsWidth : kLeastNameWidth, full_names),
+      colour_(colour) {}
+
+std::string KernelLine::painted(const char* colour, std::string text) const {
+  return colour_ ? colour + text + kOff : text;
+}
+
+std::string KernelLine::heading() const {
+  return painted(kBold, fmt::format(kColumns, "seconds", "stream", "grid", "block", "occ", "limiter", "gpu", "call") +
+                            "kernel") +
+         "\n";
+}
+
+std::string KernelLine::render(const log::LogEvent& event) {
+  if (const auto* line = std::get_if<log::KernelEventLine>(&event)) return kernel(*line);
+  if (const auto* line = std::get_if<log::GraphLaunchLine>(&event)) return graph(*line);
+  if (const auto* notice = std::get_if<event::Notice>(&event)) {
+    if (notice->severity == event::Severity::kInfo) return {};
+    const bool error = notice->severity == event::Severity::kError;
+    return painted(error ? kRed : kYellow, fmt::format("{:>12}  {}: {}", seconds_text(notice->time_ns),
+                                                       error ? "error" : "warning",
+                                                       report::printable(notice->message))) + "\n";
+  }
+  if (const auto* loss = std::get_if<event::LossEvent>(&event)) {
+    return painted(kRed, fmt::format("{:>12}  lost so far: {}", seconds_text(loss->time_ns),
+                                     report::loss_text(loss->ledger))) + "\n";
+  }
+  return {};
+}
+
+std::string KernelLine::kernel(const log::KernelEventLine& line) {
+  const event::KernelLaunch& launch = line.launch;
+  const bool known_limiter = line.details && line.occupancy.source != event::OccupancySource::kNone;
+  std::string text = fmt::format(
+      kColumns, seconds_text(launch.launch_ns), stream_text(launch.stream.value), dim_text(launch.grid),
+      line.config_known ? dim_text(line.shape.block) : kUnknown,
+      line.occupancy_ratio ? report::percent_text(*line.occupancy_ratio, 1) : kUnknown,
+      known_limiter ? event::kLimiterNames[static_cast<std::size_t>(line.occupancy.limiter)] : kUnknown,
+      maybe_duration(line.duration_ns), maybe_duration(launch.call_ns));
+  text += line.kernel.name.empty() ? std::string(analysis::kUnknownKernel) : names_.of(line.kernel.name);
+  if (launch.captured) text += "  [captured]";
+  if (launch.late) text += "  [late]";
+  const bool failed = launch.status.value_or(0) != 0;
+  if (failed) text += fmt::format("  [failed: {}]", *launch.status);
+  if (failed) return painted(kRed, std::move(text)) + "\n";
+  const bool low = line.occupancy_ratio && *line.occupancy_ratio < kLowOccupancy;
+  return (low ? painted(kYellow, std::move(text)) : text) + "\n";
+}
+
+std::string KernelLine::graph(const log::GraphLaunchLine& line) const {
+  const event::GraphLaunch& launch = line.launch;
+  std::string text = fmt::format(kColumns, seconds_text(launch.launch_ns), stream_text(launch.stream.value), kUnknown,
+                                 kUnknown, kUnknown, kUnknown, kUnknown, maybe_duration(launch.call_ns));
+  text += fmt::format("(graph {})", launch.graph.value);
+  if (launch.captured) text += "  [captured]";
+  if (launch.status.value_or(0) == 0) return text + "\n";
+  return painted(kRed, text + fmt::format("  [failed: {}]", *launch.status)) + "\n";
+}
+
+}  // namespace gpuflight::cli

@@ -1,0 +1,120 @@
+#include "log_scan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "failure.h"
+#include "log/decoder.h"
+#include "report/quantity.h"
+#include "terminal.h"
+
+namespace fs = std::filesystem;
+
+namespace gpuflight::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One line on stderr that replaces itself, from the third second on and on a terminal only.
+class Progress {
+ public:
+  Progress(bool wanted, std::uint64_t total) : wanted_(wanted && stderr_is_terminal()), total_(total) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(std::uint64_t done) {
+    const Clock::time_point now = Clock::now();
+    if (!wanted_ || now - begin_ < std::chrono::seconds(2) || now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    shown_ = true;
+    if (total_ > 0) {
+      fmt::print(stderr, "\rreading: {:3.0f}% of {}\033[K",
+                 100.0 * static_cast<double>(std::min(done, total_)) / static_cast<double>(total_),
+                 report::bytes_text(total_));
+    } else {
+      fmt::print(stderr, "\rreading: {}\033[K", report::bytes_text(done));
+    }
+  }
+
+ private:
+  bool wanted_;
+  std::uint64_t total_;
+  bool shown_ = false;
+  Clock::time_point begin_ = Clock::now(), last_{};
+};
+
+// NAME.0001.ndjson or NAME.0001.ndjson.zst beside NAME.ndjson. A process id may look like a segment's number, so the
+// leading zero or the live file decides.
+bool is_closed_segment(const fs::path& path) {
+  std::string stem = path.filename().string();
+  if (stem.ends_with(".zst")) stem.resize(stem.size() - 4);
+  if (!stem.ends_with(".ndjson")) return false;
+  stem.resize(stem.size() - 7);
+  const std::size_t dot = stem.rfind('.');
+  if (dot == std::string::npos || stem.size() - dot - 1 < 4) return false;
+  const std::string_view number = std::string_view(stem).substr(dot + 1);
+  if (number.find_first_not_of("0123456789") != std::string_view::npos) return false;
+  std::error_code error;
+  return number[0] == '0' || fs::exists(path.parent_path() / (stem.substr(0, dot) + ".ndjson"), error);
+}
+
+std::vector<std::string> logs_in(const fs::path& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool log = name.ends_with(".ndjson") || name.ends_with(".ndjson.zst");
+    if (log && !is_closed_segment(it->path())) found.push_back(it->path().string());
+  }
+  if (error) throw Failure(fmt::format("cannot read the folder '{}': {}", folder.string(), error.message()));
+  if (found.empty()) throw Failure(fmt::format("no log (*.ndjson) in '{}'", folder.string()));
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_logs(const std::vector<std::string>& words) {
+  std::vector<std::string> logs;
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (word != "-" && fs::is_directory(word, error)) {
+      for (std::string& log : logs_in(word)) logs.push_back(std::move(log));
+    } else {
+      logs.push_back(word);
+    }
+  }
+  return logs;
+}
+
+bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::time_point deadline, bool progress) {
+  constexpr std::uint64_t kLinesBetweenLooks = 4096;
+  log::LogReader reader(path);
+  if (const int error = reader.open(); error != 0) {
+    throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
+  }
+  summary.begin_log(path);
+  Progress display(progress, reader.total_file_bytes());
+  log::LogEvent event;
+  bool whole = true;
+  for (std::uint64_t lines = 1; reader.next(event) == log::LogReader::Status::kEvent; ++lines) {
+    summary.add(event);
+    if (lines % kLinesBetweenLooks != 0) continue;
+    display.show(reader.stats().file_bytes);
+    if (Clock::now() > deadline) {
+      whole = false;
+      break;
+    }
+  }
+  summary.end_log(reader.stats());
+  return whole;
+}
+
+}  // namespace gpuflight::cli

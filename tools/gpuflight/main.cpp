@@ -1,0 +1,76 @@
+// gpuflight: the command line. Finds the verb, turns what it throws into one line and an exit code.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "failure.h"
+#include "verbs.h"
+
+namespace gpuflight::cli {
+namespace {
+
+int dispatch(const Arguments& all) {
+  if (all.empty()) {
+    fmt::print(stderr, "{}", short_help());
+    return kExitUsage;
+  }
+  std::string name = all.front();
+  Arguments rest(all.begin() + 1, all.end());
+  if (name == "--help" || name == "-h" || name == "help") {
+    if (rest.empty() || name != "help") {
+      fmt::print("{}", short_help());
+      return kExitOk;
+    }
+    name = rest.front();  // gpuflight help VERB
+    rest = {"--help"};
+  }
+  if (name == "--version") name = "version";
+  if (const Verb* verb = find_verb(name)) return verb->call(rest);
+
+  std::vector<std::string> known;
+  for (const Verb& verb : verbs()) {
+    if (verb.use != nullptr) known.emplace_back(verb.name);
+  }
+  const std::string nearest = nearest_word(name, known);
+  throw UsageError(nearest.empty() ? fmt::format("unknown verb '{}'", name)
+                                   : fmt::format("unknown verb '{}', did you mean '{}'?", name, nearest),
+                   "");
+}
+
+int guarded(const Arguments& all) {
+  try {
+    return dispatch(all);
+  } catch (const UsageError& error) {
+    const std::string verb = error.verb().empty() ? "" : " " + error.verb();
+    fmt::print(stderr, "gpuflight{}: {} (see 'gpuflight{} --help')\n", verb, error.what(), verb);
+    return error.exit_code();
+  } catch (const Failure& error) {
+    fmt::print(stderr, "gpuflight: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "gpuflight: out of memory\n");
+    return kExitFailure;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpuflight: internal error: {}\n", error.what());
+    return kExitFailure;
+  }
+}
+
+}  // namespace
+}  // namespace gpuflight::cli
+
+int main(int argc, char** argv) {
+  const int code = gpuflight::cli::guarded({argv + 1, argv + argc});
+  // `gpuflight report | head` closes our output early: that is the reader's good right, not an error of ours. A full
+  // disk behind it is one, and shows only now.
+  if (std::fflush(stdout) != 0 && code == 0) {
+    std::fputs("gpuflight: cannot write the output\n", stderr);
+    return gpuflight::cli::kExitFailure;
+  }
+  return code;
+}

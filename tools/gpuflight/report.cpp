@@ -1,0 +1,76 @@
+// gpuflight report: the table of kernels of one or more logs.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "failure.h"
+#include "log_scan.h"
+#include "report/kernel_report.h"
+#include "terminal.h"
+#include "verbs.h"
+
+namespace gpuflight::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "  gpuflight report gpuflight/train.4711.ndjson\n"
+    "  gpuflight report --by config --sort occupancy --top 10 gpuflight/\n"
+    "  gpuflight report --json run.ndjson | jq '.groups[] | select(.occupancy < 0.5) | .name'\n";
+
+template <std::size_t N>
+std::vector<std::string> names_of(const std::array<const char*, N>& names) {
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+int report_verb(const Arguments& arguments) {
+  std::vector<std::string> logs;
+  std::string by = "kernel", sort = "share", colour = "auto";
+  report::ReportOptions options;
+  options.width = terminal_width();
+  bool json = false, csv = false;
+
+  CLI::App app;
+  describe(app, "report", "[OPTIONS] LOG...",
+           "Table of the kernels of one or more logs: how often, with which resources, at which occupancy, limited by "
+           "what.\nRotated and compressed segments of a log are found by themselves.",
+           kExamples);
+  app.add_option("LOG", logs, "Logs, folders of logs, or - for standard input")->required();
+  app.add_option("--by", by, "One row for each of: kernel, config, stream, thread, device, scope")
+      ->check(CLI::IsMember(names_of(analysis::kGroupByNames)))
+      ->type_name("WHAT")
+      ->capture_default_str();
+  app.add_option("--sort", sort, "Order: share, count, time, call, occupancy, registers, shared, name")
+      ->check(CLI::IsMember(names_of(report::kSortByNames)))
+      ->type_name("BY")
+      ->capture_default_str();
+  app.add_option("--top", options.top, "Only the first N rows")->type_name("N");
+  app.add_flag("--json", json, "As JSON, with every fact (docs/CLI.md)");
+  app.add_flag("--csv", csv, "As CSV");
+  app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
+  app.add_option("--width", options.width, "Columns of the table")->type_name("N")->check(CLI::Range(40, 10000));
+  app.add_option("--color", colour, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  app.get_option("LOG")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  if (const auto done = parse(app, arguments)) return *done;
+  if (json && csv) throw UsageError("--json and --csv exclude each other", "report");
+
+  options.sort = *report::sort_by(sort);
+  options.colour = wants_colour(colour);
+  analysis::LogSummary summary(*analysis::group_by(by));
+  for (const std::string& log : expand_logs(logs)) {
+    scan_log(log, summary, std::chrono::steady_clock::time_point::max(), true);
+  }
+  const std::string text = json  ? render_json(summary, options)
+                           : csv ? render_csv(summary, options)
+                                 : render_text(summary, options);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kExitOk;
+}
+
+}  // namespace gpuflight::cli

@@ -1,0 +1,245 @@
+// gpuflight tail: follows a log while it grows, one readable line per kernel.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "command_line.h"
+#include "event_filter.h"
+#include "failure.h"
+#include "kernel_line.h"
+#include "log/decoder.h"
+#include "log_target.h"
+#include "report/quantity.h"
+#include "terminal.h"
+#include "verbs.h"
+
+namespace gpuflight::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "  gpuflight tail gpuflight/                        the newest log of a folder\n"
+    "  gpuflight tail 4711                              the log that process 4711 writes\n"
+    "  gpuflight tail --limiter shared_mem --occupancy-below 50% run.ndjson\n"
+    "  gpuflight tail --json --name 'gemm*' run.ndjson | jq -c '[.grid, .call_ns]'\n";
+
+constexpr auto kPause = std::chrono::milliseconds(40);
+constexpr auto kGoneAfter = std::chrono::seconds(2);
+constexpr std::size_t kFlushBytes = 1 << 16;
+
+struct TailOptions {
+  std::string target;
+  std::size_t last = 10;  // lines of what is there already
+  bool follow = true;
+  bool keep = false;
+  bool json = false;
+  bool full_names = false;
+  std::string colour = "auto";
+};
+
+class Tail {
+ public:
+  Tail(const TailOptions& options, EventFilter filter)
+      : options_(options),
+        filter_(std::move(filter)),
+        line_(terminal_width(), options.full_names, !options.json && wants_colour(options.colour)) {}
+
+  int follow(const std::string& path) {
+    log::ReadOptions read;
+    read.follow = options_.follow;
+    read.rotated = options_.last == std::numeric_limits<std::size_t>::max();
+    log::LogReader reader = opened(path, read);
+    if (!options_.json) pending_ += line_.heading();
+    log::LogEvent event;
+    for (;;) {
+      const auto status = reader.next(event);
+      if (status == log::LogReader::Status::kEvent) {
+        on_event(event, reader.line());
+        if (ended_ && !options_.keep) break;
+        continue;
+      }
+      show_last();
+      flush();
+      if (status == log::LogReader::Status::kEnd || program_is_gone()) break;
+      std::this_thread::sleep_for(kPause);
+    }
+    show_last();
+    flush();
+    say_how_it_ended(reader.stats());
+    return kExitOk;
+  }
+
+ private:
+  log::LogReader opened(const std::string& path, const log::ReadOptions& read) {
+    bool said = false;
+    for (;;) {
+      log::LogReader reader(path, read);
+      const int error = reader.open();
+      if (error == 0) return reader;
+      if (error != ENOENT || !options_.follow)
+        throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
+      if (!said) fmt::print(stderr, "gpuflight: waiting for '{}'\n", path);
+      said = true;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  void on_event(const log::LogEvent& event, std::string_view raw) {
+    last_event_ = std::chrono::steady_clock::now();
+    if (const auto* start = std::get_if<log::SessionStartLine>(&event)) start_ = start->session;
+    if (const auto* end = std::get_if<event::SessionEnd>(&event)) ended_ = *end;
+    if (!wanted(event)) return;
+    std::string text = options_.json ? std::string(raw) + "\n" : line_.render(event);
+    if (text.empty()) return;
+    if (caught_up_) {
+      pending_ += text;
+      if (pending_.size() >= kFlushBytes) flush();
+      return;
+    }
+    kept_.push_back(std::move(text));
+    if (kept_.size() > options_.last) kept_.pop_front();
+    if (options_.last == std::numeric_limits<std::size_t>::max() && kept_.size() >= 1024) spill();
+  }
+
+  bool wanted(const log::LogEvent& event) {
+    if (filter_.empty()) return true;
+    const auto* kernel = std::get_if<log::KernelEventLine>(&event);
+    return kernel != nullptr && filter_.passes(*kernel);
+  }
+
+  void spill() {
+    for (const std::string& text : kept_) pending_ += text;
+    kept_.clear();
+    if (pending_.size() >= kFlushBytes) flush();
+  }
+
+  void show_last() {
+    if (caught_up_) return;
+    caught_up_ = true;
+    spill();
+  }
+
+  void flush() {
+    if (pending_.empty()) return;
+    const bool written = std::fwrite(pending_.data(), 1, pending_.size(), stdout) == pending_.size();
+    if (!written || std::fflush(stdout) != 0) throw Failure("cannot write the output");
+    pending_.clear();
+  }
+
+  // A log has no end when its program was killed. Only a process of this very machine can be asked for.
+  bool program_is_gone() {
+    if (options_.keep || ended_ || !start_ || std::chrono::steady_clock::now() - last_event_ < kGoneAfter) return false;
+    char host[256] = {};
+    ::gethostname(host, sizeof(host) - 1);
+    std::string boot;
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::getline(file, boot);
+    if (start_->host != host || start_->boot_id.empty() || boot != start_->boot_id) return false;
+    gone_ = !process_lives(start_->pid, start_->process_start_ticks);
+    return gone_;
+  }
+
+  void say_how_it_ended(const log::ReadStats& stats) const {
+    if (stats.trouble_total() > 0) {
+      fmt::print(stderr, "gpuflight: {} lines could not be read\n", report::count_text(stats.trouble_total()));
+    }
+    if (ended_) {
+      fmt::print(stderr, "gpuflight: the recording ended ({}) after {}: {} launches, {} failed, {} events lost\n",
+                 report::printable(ended_->reason), report::duration_text(static_cast<double>(ended_->time_ns)),
+                 report::count_text(ended_->launches), report::count_text(ended_->failed),
+                 report::count_text(ended_->ledger.lost_total()));
+    } else if (gone_) {
+      fmt::print(stderr, "gpuflight: the program (process {}) is gone and has not closed its log: it was killed\n",
+                 start_->pid);
+    }
+  }
+
+  TailOptions options_;
+  EventFilter filter_;
+  KernelLine line_;
+  std::deque<std::string> kept_;
+  std::string pending_;
+  std::optional<event::SessionStart> start_;
+  std::optional<event::SessionEnd> ended_;
+  std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();
+  bool caught_up_ = false;
+  bool gone_ = false;
+};
+
+std::size_t parse_last(const std::string& text) {
+  if (text == "all") return std::numeric_limits<std::size_t>::max();
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw UsageError(fmt::format("-n takes a number or 'all', not '{}'", text), "tail");
+  }
+  return value;
+}
+
+}  // namespace
+
+int tail_verb(const Arguments& arguments) {
+  TailOptions options;
+  std::string last = "10", below;
+  std::vector<std::string> names, limiters;
+  std::vector<std::uint32_t> streams;
+  bool no_follow = false, failed = false;
+
+  CLI::App app;
+  describe(app, "tail", "[OPTIONS] LOG",
+           "Follows a log while it grows, through its rotations, one line per kernel. Ends with the recording.",
+           kExamples);
+  app.add_option("LOG", options.target, "A log (it may come later), a folder (its newest log), or a process id")
+      ->required();
+  app.add_option("-n,--lines", last, "Show the last N matching lines of the present file first; all: of all files")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--name", names, "Only kernels whose name matches: GLOB, /REGEX/ or a part of the name")
+      ->type_name("NAME")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_option("--limiter", limiters, "Only kernels limited by this: warps, blocks, registers, shared_mem, ...")
+      ->type_name("WHAT")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all();
+  app.add_option("--occupancy-below", below, "Only kernels with an occupancy below X (0.5 or 50%)")->type_name("X");
+  app.add_option("--stream", streams, "Only this stream (its number as shown)")
+      ->type_name("N")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all();
+  app.add_flag("--failed", failed, "Only launches the driver refused");
+  app.add_flag("--json", options.json, "The lines of the log as they are");
+  app.add_flag("--no-follow", no_follow, "Stop at the end of what is there");
+  app.add_flag("--keep", options.keep, "Go on when the recording has ended");
+  app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
+  app.add_option("--color", options.colour, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  if (const auto done = parse(app, arguments)) return *done;
+
+  options.follow = !no_follow;
+  options.last = parse_last(last);
+  EventFilter filter;
+  for (const std::string& name : names) filter.add_name(name);
+  for (const std::string& limiter : limiters) filter.add_limiter(limiter);
+  if (!below.empty()) filter.set_occupancy_below(below);
+  for (const std::uint32_t stream : streams) filter.add_stream(stream);
+  if (failed) filter.set_failed_only();
+  return Tail(options, std::move(filter)).follow(resolve_log(options.target));
+}
+
+}  // namespace gpuflight::cli

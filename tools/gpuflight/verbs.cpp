@@ -1,0 +1,75 @@
+#include "verbs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace gpuflight::cli {
+namespace {
+
+constexpr std::array kVerbs = {
+    Verb{"run", "Record", "run a program and record its kernel launches", run_verb},
+    Verb{"tail", "Look", "follow a log while it grows, one line per kernel", tail_verb},
+    Verb{"report", "Look", "table of the kernels of one or more logs", report_verb},
+    Verb{"doctor", "Set up", "find out what would keep a recording from working here", doctor_verb},
+    Verb{"version", "Set up", "versions of tool, library and formats", version_verb},
+    Verb{"doctor-probe", nullptr, "looks at CUDA from inside a preloaded process; doctor starts it", doctor_probe_verb},
+};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+const Verb* find_verb(std::string_view name) {
+  const auto* found = std::find_if(kVerbs.begin(), kVerbs.end(), [&](const Verb& v) { return name == v.name; });
+  return found == kVerbs.end() ? nullptr : &*found;
+}
+
+std::string short_help() {
+  std::string text =
+      "gpuflight: flight recorder for CUDA programs\n\n"
+      "  gpuflight run -- ./my_program --its --arguments\n"
+      "  gpuflight report my_program.1234.ndjson\n";
+  const char* use = "";
+  for (const Verb& verb : kVerbs) {
+    if (verb.use == nullptr) continue;
+    if (std::strcmp(use, verb.use) != 0) text += fmt::format("\n{}\n", use = verb.use);
+    text += fmt::format("  {:<9} {}\n", verb.name, verb.summary);
+  }
+  text += "\n'gpuflight VERB --help' tells a verb's options and shows examples.\n";
+  return text;
+}
+
+std::string nearest_word(std::string_view word, std::span<const std::string> known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const bool begins = word.size() >= 2 && candidate.starts_with(word);
+    const std::size_t distance = begins ? 1 : edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace gpuflight::cli
