@@ -69,6 +69,10 @@ GPUFLIGHT_API gpuflight_status gpuflight_flush(uint32_t timeout_ms);
 GPUFLIGHT_API gpuflight_status gpuflight_pause(uint32_t flags);
 GPUFLIGHT_API gpuflight_status gpuflight_resume(void);
 
+/* In black-box mode: the last events (docs/OPTIONS.md, dump_events) go to the log, within one flush interval. In stream
+ * mode they are there already. */
+GPUFLIGHT_API gpuflight_status gpuflight_dump(void);
+
 /* Ends the recording: writes what is there and session_end, closes the files, gives up the CUPTI slot. Final for this
  * process. At exit it happens by itself. */
 GPUFLIGHT_API gpuflight_status gpuflight_shutdown(uint32_t timeout_ms);

@@ -67,6 +67,20 @@ constexpr std::array kTable = {
     bool_row("mask_args", "GPUFLIGHT_MASK_ARGS", "--mask-args", nullptr, &Options::mask_args, false, kWhere,
              "Leave all program arguments out of the log; off masks only values that look like secrets"),
 
+    bool_row("markers", "GPUFLIGHT_MARKERS", "--markers", nullptr, &Options::markers, true, kTrouble,
+             "Mark streams now and then, so that after an error or in a hang it is known how far the GPU had come"),
+    OptionRow{"hang_after", "GPUFLIGHT_HANG_AFTER", "--hang-after", nullptr, kDuration, &Options::hang_after_ms, "30s",
+              "TIME", 100, kNoMax / 2'000'000, true, 1000, kTrouble,
+              "Say that a stream hangs when nothing of its work was done for this long; 0: never"},
+    string_row("hang_command", "GPUFLIGHT_HANG_COMMAND", "--hang-command", nullptr, &Options::hang_command, "",
+               "COMMAND", kTrouble,
+               "Shell command run when a stream hangs; it gets GPUFLIGHT_HANG_PID, _STREAM, _SECONDS and _KERNEL"),
+    string_row("dump_when", "GPUFLIGHT_DUMP_WHEN", "--dump-when", nullptr, &Options::dump_when, "", "RULE", kTrouble,
+               "blackbox: write the last events when a launch matches, as in \"duration_ns > 5e6\"; fields duration_ns, "
+               "queue_ns, call_ns, status"),
+    OptionRow{"dump_events", "GPUFLIGHT_DUMP_EVENTS", "--dump-events", nullptr, kCount, &Options::dump_events,
+              "100000", "N", 1, kNoMax, false, 0, kTrouble, "blackbox: how many of the last events a dump writes at most"},
+
     OptionRow{"pool", "GPUFLIGHT_POOL", "--pool", nullptr, kBytes, &Options::pool_bytes, "32M", "SIZE", kMi,
               4 * kGi, false, 0, kCost, "Size of the pool of ring chunks in the flight file"},
     OptionRow{"kernels_max", "GPUFLIGHT_KERNELS_MAX", "--kernels-max", nullptr, kCount, &Options::kernels_max,
@@ -265,8 +279,8 @@ void parse_entry(std::string_view name, std::string_view value, Options& options
 }  // namespace
 
 const char* group_title(OptionGroup group) noexcept {
-  constexpr const char* kTitles[kOptionGroupCount] = {"What is recorded", "Where it goes", "What it may take",
-                                                      "Surroundings"};
+  constexpr const char* kTitles[kOptionGroupCount] = {"What is recorded", "Where it goes", "When something goes wrong",
+                                                      "What it may take", "Surroundings"};
   return kTitles[static_cast<std::size_t>(group)];
 }
 

@@ -19,8 +19,8 @@ namespace gpuflight::config {
 
 enum class OptionType : std::uint8_t { kBool, kCount, kBytes, kDuration, kEnum, kString };
 
-enum class OptionGroup : std::uint8_t { kWhat, kWhere, kCost, kSurroundings };
-inline constexpr std::size_t kOptionGroupCount = 4;
+enum class OptionGroup : std::uint8_t { kWhat, kWhere, kTrouble, kCost, kSurroundings };
+inline constexpr std::size_t kOptionGroupCount = 5;
 const char* group_title(OptionGroup group) noexcept;
 
 using OptionField = std::variant<bool Options::*, std::uint64_t Options::*, std::string Options::*, Mode Options::*>;

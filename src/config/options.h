@@ -29,6 +29,13 @@ struct Options {
   bool compress = true;
   bool mask_args = false;
 
+  // when something goes wrong
+  bool markers = true;             // marks in the host's streams that show how far the GPU has come
+  std::uint64_t hang_after_ms = 30'000;  // 0: no watchdog
+  std::string hang_command;
+  std::string dump_when;           // black box: "FIELD OP NUMBER"
+  std::uint64_t dump_events = 100'000;
+
   // what it may take
   std::uint64_t pool_bytes = std::uint64_t{32} << 20;
   std::uint64_t kernels_max = 16'384;

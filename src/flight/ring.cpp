@@ -23,10 +23,15 @@ RingSet::RingSet(FlightFile& file)
     : file_(file),
       pool_(file.chunk_count()),
       next_(new std::atomic<std::uint32_t>[file.chunk_count()]),
-      first_counter_(new std::uint64_t[file.chunk_count()]()),
+      first_counter_(new std::atomic<std::uint64_t>[file.chunk_count()]),
+      owners_(new std::atomic<std::uint32_t>[file.chunk_count()]),
       rings_(new std::atomic<Ring*>[event::kMaxThreadSlots]),
       free_slots_(new std::uint32_t[event::kMaxThreadSlots]()) {
-  for (std::uint32_t i = 0; i < file.chunk_count(); ++i) next_[i].store(kNoChunk, std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < file.chunk_count(); ++i) {
+    next_[i].store(kNoChunk, std::memory_order_relaxed);
+    first_counter_[i].store(0, std::memory_order_relaxed);
+    owners_[i].store(0, std::memory_order_relaxed);
+  }
   for (std::uint32_t i = 0; i < event::kMaxThreadSlots; ++i) rings_[i].store(nullptr, std::memory_order_relaxed);
 }
 

@@ -92,7 +92,11 @@ class RingSet {
     return next_[chunk].load(std::memory_order_acquire);
   }
   Chunk& chunk(std::uint32_t index) const noexcept { return file_.chunks()[index]; }
-  std::uint64_t first_counter(std::uint32_t chunk) const noexcept { return first_counter_[chunk]; }
+  std::uint64_t first_counter(std::uint32_t chunk) const noexcept {
+    return first_counter_[chunk].load(std::memory_order_relaxed);
+  }
+  // The slot that wrote the chunk last; 0: none has yet.
+  std::uint32_t owner(std::uint32_t chunk) const noexcept { return owners_[chunk].load(std::memory_order_acquire); }
   bool give_back(std::uint32_t chunk) noexcept { return pool_.try_give(chunk); }
   std::uint32_t free_chunks() const noexcept { return pool_.free_count(); }
 
@@ -106,7 +110,9 @@ class RingSet {
   FlightFile& file_;
   ChunkPool pool_;
   std::unique_ptr<std::atomic<std::uint32_t>[]> next_;     // private copies of the chain
-  std::unique_ptr<std::uint64_t[]> first_counter_;         // written before next_/first_chunk_ is published
+  // Written before next_ or first_chunk_ is published.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> first_counter_;
+  std::unique_ptr<std::atomic<std::uint32_t>[]> owners_;
   std::unique_ptr<std::atomic<Ring*>[]> rings_;
   std::unique_ptr<std::uint32_t[]> free_slots_;
   std::uint32_t free_count_ = 0;
@@ -124,7 +130,11 @@ inline bool Ring::refill() noexcept {
   header.next.store(0, std::memory_order_relaxed);
   header.first_counter.store(counter_, std::memory_order_relaxed);
   header.slot_plus_one.store(slot_index_ + 1, std::memory_order_release);
-  set_->first_counter_[fresh] = counter_;
+  // Owner 0 while it changes: whoever copies the chunk meanwhile sees that it changed under its hands.
+  set_->owners_[fresh].store(0, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  set_->first_counter_[fresh].store(counter_, std::memory_order_relaxed);
+  set_->owners_[fresh].store(slot_index_, std::memory_order_release);
   set_->next_[fresh].store(kNoChunk, std::memory_order_relaxed);
   if (chunk_index_ == kNoChunk) {
     first_chunk_.store(fresh, std::memory_order_release);

@@ -74,6 +74,13 @@ GPUFLIGHT_API gpuflight_status gpuflight_resume(void) {
   return to_status(recorder->resume());
 }
 
+GPUFLIGHT_API gpuflight_status gpuflight_dump(void) {
+  Recorder* const recorder = Recorder::current();
+  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  recorder->ask_for_dump();
+  return GPUFLIGHT_OK;
+}
+
 GPUFLIGHT_API gpuflight_status gpuflight_shutdown(uint32_t timeout_ms) {
   Recorder* const recorder = Recorder::current();
   if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;

@@ -294,7 +294,7 @@ bool is_ring_event(std::string_view line) noexcept {
   if (!line.starts_with(kStart)) return false;
   line.remove_prefix(kStart.size());
   return line.starts_with("kernel_event\"") || line.starts_with("graph_launch_event\"") ||
-         line.starts_with("scope_event\"");
+         line.starts_with("scope_event\"") || line.starts_with("sync_event\"") || line.starts_with("api_event\"");
 }
 
 }  // namespace gpuflight::log

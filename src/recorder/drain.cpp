@@ -20,23 +20,27 @@ constexpr std::size_t index(LossCause cause) { return static_cast<std::size_t>(c
 
 }  // namespace
 
-Drain::Drain(const Parts& parts, bool details, bool summaries_only)
+Drain::Drain(const Parts& parts, const Options& options)
     : parts_(parts),
-      details_(details),
-      summaries_only_(summaries_only),
-      unknown_config_(log::render_unknown_config(details)) {
+      details_(options.details),
+      summaries_only_(options.summaries_only),
+      dump_events_(options.dump_events),
+      rule_(options.rule),
+      black_box_(parts.rings, parts.file.chunk_count()),
+      unknown_config_(log::render_unknown_config(options.details)) {
   buffer_.reserve(kBatchBytes + 128 * 1024);
 }
 
 void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
   log::append_session_start(out, session_, segment);
   for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
-    if (device_written_[static_cast<std::size_t>(i)]) log::append_device_info(out, *parts_.devices.known(i), own_seq());
+    const event::Seq seq = device_seq_[static_cast<std::size_t>(i)];
+    if (device_written_[static_cast<std::size_t>(i)]) log::append_device_info(out, *parts_.devices.known(i), seq);
   }
   for (std::uint32_t id = 1; id < streams_written_; ++id) {
     if (const event::StreamInfo* const stream = parts_.streams.row(id)) {
       event::StreamInfo line = *stream;
-      line.seq = own_seq();
+      if (id < stream_seq_.size()) line.seq = stream_seq_[id];
       log::append_stream_info(out, line);
     }
   }
@@ -44,6 +48,7 @@ void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
 
 std::uint64_t Drain::round() noexcept {
   write_new_devices();
+  blocked_.clear();
   std::uint64_t taken = 0;
   const std::uint32_t slots = parts_.rings.slots_used();
   if (cursors_.size() < slots) cursors_.resize(slots);
@@ -73,6 +78,7 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
       const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_acquire));
       if (phase == RecordPhase::kEntered) {  // the call has not come back: the last record of this thread
         waits = true;
+        note_blocked(record);
         break;
       }
       take(record, phase, event::Seq(slot, first + cursor.taken));
@@ -91,34 +97,48 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
   return taken;
 }
 
+// Counts a record, tells the watch of it, and writes or summarises it.
 void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  bool summarise = summaries_only_;
   switch (static_cast<RecordKind>(record.kind)) {
-    case RecordKind::kKernelLaunch:
-      take_kernel(record, phase, seq);
+    case RecordKind::kKernelLaunch: {
+      const event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
+      count_kernel(launch);
+      if (parts_.watch != nullptr) parts_.watch->on_launch(launch);
+      if (rule_ && rule_->matches(launch)) rule_matched_ = true;
+      summarise = summarise || summarising_;
+      if (summarise) second_.add(launch);
       break;
-    case RecordKind::kGraphLaunch:
-      take_graph(record, phase, seq);
+    }
+    case RecordKind::kGraphLaunch: {
+      const event::GraphLaunch launch = flight::to_graph_launch(record, phase, seq);
+      ++counts_.graph_launches;
+      if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
+      if (parts_.watch != nullptr) parts_.watch->on_graph(launch);
+      break;
+    }
+    case RecordKind::kApiCall:
+      if (parts_.watch != nullptr) {
+        parts_.watch->on_call(flight::to_api_event(record, phase, seq), flight::context_of_call(record));
+      }
       break;
     case RecordKind::kScopeBegin:
     case RecordKind::kScopeEnd:
     case RecordKind::kMark:
-      take_scope(record, seq);
       break;
     default:
       ++unknown_records_;
-      break;
+      return;
+  }
+  if (summarise) {
+    ++summarised_;
+  } else if (!write(record, phase, seq)) {
+    ++write_failed_;
   }
 }
 
-void Drain::count_event(std::int64_t time_ns) noexcept {
-  ++buffered_events_;
-  if (time_ns > newest_ns_) newest_ns_ = time_ns;
-}
-
-void Drain::take_kernel(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
-  launch.late = launch.launch_ns + kOrderWindowNs < newest_ns_;
-  if (record.config == 0) ++table_full_;
+void Drain::count_kernel(const event::KernelLaunch& launch) noexcept {
+  if (!launch.config) ++table_full_;
   if (launch.captured) {
     ++counts_.captured;
   } else {
@@ -126,46 +146,42 @@ void Drain::take_kernel(const flight::Record& record, RecordPhase phase, event::
   }
   if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
   session_summary_.add(launch);
-  if (summarising_ || summaries_only_) {
-    second_.add(launch);
-    ++summarised_;
-    return;
-  }
-  log::RenderedConfig& config = rendered_config(record.config);
-  if (log::append_kernel_event(buffer_, config, rendered_stream(record.stream), rendered_scope(record.scope), launch)) {
-    count_event(launch.launch_ns);
-  } else {
-    ++write_failed_;
-  }
 }
 
-void Drain::take_graph(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  const event::GraphLaunch launch = flight::to_graph_launch(record, phase, seq);
-  ++counts_.graph_launches;
-  if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
-  if (summaries_only_) {
-    ++summarised_;
-    return;
+// The record as its line. False: no memory for it.
+bool Drain::write(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  const std::string_view scope = rendered_scope(record.scope);
+  const bool late = record.launch_ns + kOrderWindowNs < newest_ns_;
+  bool written = false;
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kKernelLaunch: {
+      event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
+      launch.late = late;
+      // The stream first: one that is new writes its stream_info line into the buffer.
+      const log::RenderedStream& stream = rendered_stream(record.stream);
+      written = log::append_kernel_event(buffer_, rendered_config(record.config), stream, scope, launch);
+      break;
+    }
+    case RecordKind::kGraphLaunch:
+      written = log::append_graph_launch_event(buffer_, rendered_stream(record.stream), scope,
+                                               flight::to_graph_launch(record, phase, seq));
+      break;
+    case RecordKind::kApiCall: {
+      event::ApiEvent call = flight::to_api_event(record, phase, seq);
+      call.late = late;
+      rendered_stream(record.stream);
+      written = log::append_api_event(buffer_, scope, call);
+      break;
+    }
+    default:
+      written = log::append_scope_event(buffer_, scope, flight::to_scope_event(record, seq));
+      break;
   }
-  const log::RenderedStream& stream = rendered_stream(record.stream);
-  if (log::append_graph_launch_event(buffer_, stream, rendered_scope(record.scope), launch)) {
-    count_event(launch.launch_ns);
-  } else {
-    ++write_failed_;
+  if (written) {
+    ++buffered_events_;
+    if (record.launch_ns > newest_ns_) newest_ns_ = record.launch_ns;
   }
-}
-
-void Drain::take_scope(const flight::Record& record, event::Seq seq) noexcept {
-  const event::ScopeEvent scope = flight::to_scope_event(record, seq);
-  if (summaries_only_) {
-    ++summarised_;
-    return;
-  }
-  if (log::append_scope_event(buffer_, rendered_scope(record.scope), scope)) {
-    count_event(scope.time_ns);
-  } else {
-    ++write_failed_;
-  }
+  return written;
 }
 
 // Caches by id, filled on first sight. Without memory the unknown one serves: a line with nulls beats no line.
@@ -215,7 +231,8 @@ void Drain::write_new_devices() noexcept {
     if (written) continue;
     const event::DeviceInfo* const device = parts_.devices.known(i);
     if (device == nullptr) continue;
-    written = log::append_device_info(buffer_, *device, own_seq());
+    device_seq_[static_cast<std::size_t>(i)] = own_seq();
+    written = log::append_device_info(buffer_, *device, device_seq_[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -224,10 +241,11 @@ void Drain::write_new_streams() noexcept {
   try {
     for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
       if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
+      if (stream_seq_.size() <= streams_written_) stream_seq_.resize(streams_written_ + 1);
       const event::StreamInfo* const row = parts_.streams.row(streams_written_);
       if (row == nullptr) continue;
       event::StreamInfo line = *row;
-      line.seq = own_seq();
+      line.seq = stream_seq_[streams_written_] = own_seq();
       log::append_stream_info(buffer_, line);
       streams_[streams_written_] = log::render_stream(*row);
     }
@@ -263,6 +281,60 @@ void Drain::write_due_summaries(bool now) noexcept {
     }
   }
   flush();
+}
+
+void Drain::note_blocked(const flight::Record& record) noexcept {
+  try {
+    const char* call = "cuLaunchKernel";
+    if (static_cast<RecordKind>(record.kind) == RecordKind::kApiCall) {
+      call = event::facts(static_cast<event::ApiCall>(record.config)).name;
+    } else if (static_cast<RecordKind>(record.kind) == RecordKind::kGraphLaunch) {
+      call = "cuGraphLaunch";
+    }
+    blocked_.push_back({record.thread, call, record.launch_ns});
+  } catch (...) {
+  }
+}
+
+void Drain::write_incidents(IncidentWatch::Incidents incidents) noexcept {
+  for (event::ErrorEvent& error : incidents.errors) {
+    error.seq = own_seq();
+    log::append_error_event(buffer_, error);
+  }
+  for (event::HangEvent& hang : incidents.hangs) {
+    hang.seq = own_seq();
+    log::append_hang_event(buffer_, hang);
+  }
+  flush();
+}
+
+bool Drain::take_rule_match() noexcept { return std::exchange(rule_matched_, false); }
+
+// What was summarised and is now written one by one changes sides in the ledger.
+std::uint64_t Drain::dump(const char* reason) noexcept {
+  if (!summaries_only_) return 0;
+  try {
+    const auto taken_until = [&](std::uint32_t slot) -> std::uint64_t {
+      if (slot >= cursors_.size() || cursors_[slot].chunk == flight::kNoChunk) return 0;
+      return parts_.rings.first_counter(cursors_[slot].chunk) + cursors_[slot].taken;
+    };
+    std::uint64_t dumped = 0;
+    black_box_.dump(dump_events_, taken_until, [&](const flight::Record& record, event::Seq seq) {
+      const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_relaxed));
+      if (!write(record, phase, seq)) return;
+      ++dumped;
+      --summarised_;
+      if (buffer_.size() >= kBatchBytes) flush();
+    });
+    event::Notice notice;
+    notice.code = "dump";
+    notice.message = "the last " + std::to_string(dumped) + " events not yet written: " + reason;
+    say(std::move(notice));
+    flush();
+    return dumped;
+  } catch (...) {
+    return 0;
+  }
 }
 
 void Drain::write_losses() noexcept {

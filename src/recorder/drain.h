@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@
 #include "flight/ring.h"
 #include "log/encoder.h"
 #include "log/sink.h"
+#include "recorder/black_box.h"
+#include "recorder/dump_rule.h"
+#include "recorder/incident_watch.h"
 #include "recorder/summariser.h"
 
 namespace gpuflight::recorder {
@@ -35,12 +39,19 @@ class Drain final : public log::SegmentPrologue {
     const capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
     log::LogSink& sink;
+    IncidentWatch* watch;  // null: errors and hangs are not looked for
+  };
+  struct Options {
+    bool details = true;
+    bool summaries_only = false;  // black box
+    std::uint64_t dump_events = 0;
+    std::optional<DumpRule> rule;
   };
   struct Counts {
     std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
   };
 
-  Drain(const Parts& parts, bool details, bool summaries_only);
+  Drain(const Parts& parts, const Options& options);
 
   // The session's own lines; kept for the head of every segment.
   void set_session(event::SessionStart session) { session_ = std::move(session); }
@@ -51,6 +62,11 @@ class Drain final : public log::SegmentPrologue {
 
   // Lines of the recorder itself.
   void say(event::Notice notice) noexcept;
+  void write_incidents(IncidentWatch::Incidents incidents) noexcept;
+  // The last events of a black box, one by one; how many. In stream mode they are in the log already.
+  std::uint64_t dump(const char* reason) noexcept;
+  bool take_rule_match() noexcept;  // whether a launch has matched the rule since the last call
+  const std::vector<event::BlockedCall>& blocked() const noexcept { return blocked_; }  // as of the last round
   void write_due_summaries(bool now) noexcept;  // of the second that has passed
   void write_losses() noexcept;                 // since the last loss_event, if any
   void write_end(event::SessionEnd end) noexcept;  // with the summary of the whole recording before it
@@ -79,21 +95,25 @@ class Drain final : public log::SegmentPrologue {
 
   std::uint64_t drain_slot(std::uint32_t slot) noexcept;
   void take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
-  void take_kernel(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
-  void take_graph(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
-  void take_scope(const flight::Record& record, event::Seq seq) noexcept;
+  bool write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
+  void count_kernel(const event::KernelLaunch& launch) noexcept;
+  void note_blocked(const flight::Record& record) noexcept;
   log::RenderedConfig& rendered_config(std::uint32_t id) noexcept;
   const log::RenderedStream& rendered_stream(std::uint32_t id) noexcept;
   std::string_view rendered_scope(std::uint32_t id) noexcept;
   void write_new_devices() noexcept;
   void write_new_streams() noexcept;
   event::Seq own_seq() noexcept { return event::Seq(event::kRecorderSlot, own_counter_++); }
-  void count_event(std::int64_t time_ns) noexcept;
   void publish_counters() noexcept;
 
   Parts parts_;
   const bool details_;
   const bool summaries_only_;
+  const std::uint64_t dump_events_;
+  const std::optional<DumpRule> rule_;
+  bool rule_matched_ = false;
+  BlackBox black_box_;
+  std::vector<event::BlockedCall> blocked_;
   event::SessionStart session_;
   std::vector<Cursor> cursors_;        // by slot
   std::vector<Progress> progress_;     // of this batch, marked in the file when its lines are written
@@ -105,6 +125,8 @@ class Drain final : public log::SegmentPrologue {
   log::RenderedConfig unknown_config_;
   log::RenderedStream unknown_stream_;
   std::array<bool, capture::DeviceQuery::kMaxDevices> device_written_{};
+  std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seq_{};  // the same in every segment
+  std::vector<event::Seq> stream_seq_;
   std::uint32_t streams_written_ = 1;
   log::Buffer buffer_;
   std::uint64_t buffered_events_ = 0;

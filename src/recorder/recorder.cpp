@@ -27,7 +27,8 @@ std::int64_t clock_ns(clockid_t clock) {
 }
 
 // The one line on stderr, when there is no log to say it in.
-void say_on_stderr(const std::string& message) noexcept {
+void say_on_stderr(const config::Options& options, const std::string& message) noexcept {
+  if (options.quiet) return;
   const std::string line = "gpuflight: " + message + "\n";
   const int saved = errno;
   [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
@@ -97,7 +98,7 @@ StartResult Recorder::start(const config::Options& options, const config::Proble
       if (!recorder->load_driver()) {
         result = StartResult::kNoDriver;
       } else if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
-        say_on_stderr("no thread to be had: nothing is recorded, the program goes on");
+        say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
       } else {
         const timespec deadline = deadline_in(kOpenTimeoutMs);
         std::string failure;
@@ -114,7 +115,7 @@ StartResult Recorder::start(const config::Options& options, const config::Proble
           }
         }
         if (!opened) {
-          say_on_stderr(failure + "; nothing is recorded, the program goes on");
+          say_on_stderr(options, failure + "; nothing is recorded, the program goes on");
           result = StartResult::kIo;
         } else {
           recorder->page_->recording.store(1, std::memory_order_release);
@@ -245,13 +246,27 @@ void Recorder::build_parts() {
   resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, options_.details);
   streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams);
   scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
+  if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
-      driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, *page_, t0_monotonic_ns_});
-  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, graphs_, *devices_, notices_,
-                                                   options_.cupti, driver_version_);
-  drain_ = std::make_unique<Drain>(
-      Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_, *launches_, sink_},
-      options_.details, options_.mode == config::Mode::kBlackbox);
+      driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, markers_.get(), *page_,
+      t0_monotonic_ns_});
+  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, graphs_, *devices_, markers_.get(),
+                                                   errors_, notices_, options_.cupti, driver_version_);
+  watch_ = std::make_unique<IncidentWatch>(
+      IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
+      static_cast<std::int64_t>(options_.hang_after_ms) * 1'000'000, options_.hang_command);
+  Drain::Options drain;
+  drain.details = options_.details;
+  drain.summaries_only = options_.mode == config::Mode::kBlackbox;
+  drain.dump_events = options_.dump_events;
+  if (!options_.dump_when.empty()) {
+    std::string problem;
+    drain.rule = DumpRule::parse(options_.dump_when, problem);
+    if (!drain.rule) say(event::Severity::kWarning, "dump_when", std::move(problem));
+  }
+  drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
+                                                *launches_, sink_, watch_.get()},
+                                   drain);
 
   flight::Header& header = file_.header();
   header.pid = getpid();
@@ -320,7 +335,7 @@ void Recorder::say(event::Severity severity, const char* code, std::string messa
 void Recorder::say_notices() noexcept {
   for (event::Notice& notice : notices_.take()) {
     if (options_.verbose && notice.severity != event::Severity::kInfo) {
-      say_on_stderr(notice.message);
+      say_on_stderr(options_, notice.message);
     }
     drain_->say(std::move(notice));
   }
@@ -340,7 +355,7 @@ void Recorder::loop() noexcept {
       }
     } catch (...) {
     }
-    if (options_.verbose) say_on_stderr(notice.message);
+    if (options_.verbose) say_on_stderr(options_, notice.message);
     drain_->say(std::move(notice));
   }
   for (bool stop = false; !stop;) {
@@ -359,7 +374,10 @@ void Recorder::loop() noexcept {
     }
     file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
     say_notices();
+    watch_->begin_round();
     drain_->round();
+    watch_round();
+    obey_control();
     drain_->write_due_summaries(false);
     drain_->write_losses();
     {
@@ -371,8 +389,68 @@ void Recorder::loop() noexcept {
   }
 }
 
+// What has gone wrong, and the dump that it is a reason for.
+void Recorder::watch_round() noexcept {
+  IncidentWatch::Incidents incidents = watch_->end_round(drain_->blocked(), launches_->now_ns());
+  const bool trouble = incidents.any_begun();
+  const bool error = !incidents.errors.empty();
+  if (!incidents.errors.empty() || !incidents.hangs.empty()) drain_->write_incidents(std::move(incidents));
+  if (trouble) dump(error ? "a CUDA error" : "a hang");
+  if (drain_->take_rule_match()) {
+    // A rule that matches all the time would write everything after all.
+    constexpr std::int64_t kBetweenDumpsNs = 10'000'000'000;
+    const std::int64_t now = launches_->now_ns();
+    if (last_dump_ns_ == 0 || now - last_dump_ns_ >= kBetweenDumpsNs) dump("dump_when matched");
+  }
+  if (dump_wanted_.exchange(false, std::memory_order_acq_rel)) dump("asked for by the program");
+}
+
+StartResult Recorder::dump(const char* reason) noexcept {
+  drain_->dump(reason);
+  last_dump_ns_ = launches_->now_ns();
+  return StartResult::kStarted;
+}
+
+// A command that another process wrote into the flight file.
+void Recorder::obey_control() noexcept {
+  using flight::ControlCommand;
+  using flight::ControlResult;
+  flight::Header& header = file_.header();
+  const auto command = static_cast<ControlCommand>(header.control.load(std::memory_order_acquire));
+  if (command == ControlCommand::kNone) return;
+  StartResult result = StartResult::kStarted;
+  ControlResult answer = ControlResult::kDone;
+  switch (command) {
+    case ControlCommand::kDump:
+      result = dump("asked for from outside");
+      break;
+    case ControlCommand::kPause:
+      result = pause(false);
+      break;
+    case ControlCommand::kPauseRelease:
+      result = pause(true);
+      break;
+    case ControlCommand::kResume:
+      result = resume();
+      break;
+    default:
+      answer = ControlResult::kUnknown;
+      break;
+  }
+  if (result == StartResult::kSlotTaken) {
+    answer = ControlResult::kSlotTaken;
+  } else if (result != StartResult::kStarted) {
+    answer = ControlResult::kRefused;
+  }
+  header.control_result.store(static_cast<std::uint32_t>(answer), std::memory_order_relaxed);
+  header.control_done.fetch_add(1, std::memory_order_release);
+  header.control.store(static_cast<std::uint32_t>(ControlCommand::kNone), std::memory_order_release);
+}
+
 void Recorder::end_session() noexcept {
+  watch_->begin_round();
   drain_->round();
+  watch_round();
   say_notices();
   event::SessionEnd end;
   end.reason = end_reason_;

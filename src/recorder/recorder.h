@@ -12,11 +12,14 @@
 #include <string>
 
 #include "capture/cupti_source.h"
+#include "capture/error_board.h"
+#include "capture/marker_board.h"
 #include "capture/launch_recorder.h"
 #include "capture/notice_board.h"
 #include "config/option_table.h"
 #include "config/options.h"
 #include "recorder/drain.h"
+#include "recorder/incident_watch.h"
 #include "recorder/recorder_thread.h"
 #include "recorder/session.h"
 
@@ -39,6 +42,7 @@ class Recorder {
   StartResult resume() noexcept;
   bool recording() const noexcept;
   bool flush(std::uint32_t timeout_ms) noexcept;  // false: time ran out
+  void ask_for_dump() noexcept { dump_wanted_.store(true, std::memory_order_release); }
   // Ends the recording for good; false: not everything was written in time. `at_exit`: CUPTI is left alone, since it
   // may be taken down already.
   bool finish(std::uint32_t timeout_ms, const char* reason, bool at_exit) noexcept;
@@ -63,6 +67,9 @@ class Recorder {
   bool load_driver() noexcept;
   StartResult start_source() noexcept;
   void loop() noexcept;
+  void watch_round() noexcept;
+  void obey_control() noexcept;
+  StartResult dump(const char* reason) noexcept;
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
   void end_session() noexcept;
@@ -90,6 +97,9 @@ class Recorder {
   capture::GraphTable graphs_;
   std::unique_ptr<capture::LaunchRecorder> launches_;
   std::unique_ptr<capture::CuptiSource> source_;
+  std::unique_ptr<capture::MarkerBoard> markers_;
+  capture::ErrorBoard errors_;
+  std::unique_ptr<IncidentWatch> watch_;
   StartResult source_result_ = StartResult::kInternal;
   log::LogSink sink_;
   std::unique_ptr<Drain> drain_;
@@ -107,6 +117,8 @@ class Recorder {
   event::Ledger last_ledger_;
   pthread_mutex_t control_ = PTHREAD_MUTEX_INITIALIZER;  // one of pause, resume, finish at a time
   bool finished_ = false;
+  std::atomic<bool> dump_wanted_{false};
+  std::int64_t last_dump_ns_ = 0;  // recorder thread's
 };
 
 }  // namespace gpuflight::recorder
