@@ -89,6 +89,7 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
                                                call.context_uid, source, device_of);
   std::uint16_t flags = config == 0 ? flight::kFlagConfigUnknown : 0;
   const bool capturing = captures_.load(std::memory_order_relaxed) > 0;
+  if (!capturing && !call.programmatic) mark_before(thread, stream, now);
   if (capturing && being_captured(thread, call.stream, call.per_thread_default)) flags |= flight::kFlagCaptured;
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
   if (record == nullptr) return;
@@ -127,8 +128,9 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   const std::uint32_t graph = entry.id;
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
-  const bool captured = captures_.load(std::memory_order_relaxed) > 0 &&
-                        being_captured(thread, call.stream, call.per_thread_default);
+  const bool capturing = captures_.load(std::memory_order_relaxed) > 0;
+  if (!capturing) mark_before(thread, stream, now);
+  const bool captured = capturing && being_captured(thread, call.stream, call.per_thread_default);
   flight::Record* const record = begin(thread, flight::RecordKind::kGraphLaunch);
   if (record == nullptr) return;
   record->flags = captured ? flight::kFlagCaptured : 0;
@@ -143,7 +145,7 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
-  thread.open_stream = captures_.load(std::memory_order_relaxed) > 0 ? nullptr : &stream;
+  thread.open_stream = capturing ? nullptr : &stream;
 }
 
 void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source,
@@ -226,10 +228,20 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   return result.config.value;
 }
 
+// After a pause what came before is marked off too, so that the launch now coming is the only one between two marks.
+void LaunchRecorder::mark_before(ThreadState& thread, ThreadState::StreamEntry& entry, std::int64_t now) noexcept {
+  if (entry.unmarked == 0 || now - entry.marked_ns < kMarkNs || entry.programmatic) [[likely]] return;
+  if (parts_.markers == nullptr) return;
+  mark_stream(thread, entry);
+  entry.due = true;
+}
+
 void LaunchRecorder::mark_if_due(ThreadState& thread, std::int64_t now) noexcept {
   ThreadState::StreamEntry& entry = *thread.open_stream;
   ++entry.unmarked;
-  if (entry.programmatic || (entry.unmarked < kMarkEvery && now - entry.marked_ns < kMarkNs)) [[likely]] return;
+  if (entry.programmatic) return;
+  if (!entry.due && entry.unmarked < kMarkEvery && now - entry.marked_ns < kMarkNs) [[likely]] return;
+  entry.due = false;
   mark_stream(thread, entry);
 }
 

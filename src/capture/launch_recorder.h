@@ -121,6 +121,7 @@ class LaunchRecorder {
   ThreadState::StreamEntry& stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
                                       const void* context, std::uint32_t context_uid, void* source,
                                       DeviceOf device_of) noexcept;
+  void mark_before(ThreadState& thread, ThreadState::StreamEntry& entry, std::int64_t now) noexcept;
   void mark_if_due(ThreadState& thread, std::int64_t now) noexcept;
   void mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
   bool being_captured(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;

@@ -49,6 +49,7 @@ struct ThreadState {
     std::uint32_t track = 0;       // of MarkerBoard, + 1; 0: not asked for yet
     std::uint32_t unmarked = 0;    // launches since the last mark
     std::int64_t marked_ns = 0;
+    bool due = false;              // a mark was set before the open launch: one goes behind it too
     bool programmatic = false;     // programmatic dependent launches: nothing may come between two kernels
   };
   struct GraphEntry {

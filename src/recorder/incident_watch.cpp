@@ -65,6 +65,15 @@ void IncidentWatch::poll_markers(std::int64_t now_ns) {
       });
 }
 
+// What is known to be done before a round need not be remembered in it.
+void IncidentWatch::begin_round(std::int64_t now_ns) noexcept {
+  seen_errors_ = parts_.errors.take();
+  try {
+    poll_markers(now_ns);
+  } catch (...) {
+  }
+}
+
 IncidentWatch::Incidents IncidentWatch::end_round(const std::vector<event::BlockedCall>& blocked,
                                                   std::int64_t now_ns) noexcept {
   Incidents incidents;

@@ -51,7 +51,7 @@ class IncidentWatch {
   void on_call(const event::ApiEvent& call, std::uint32_t context_uid) noexcept;
 
   // Around a round: errors seen before it have all their launches drained after it.
-  void begin_round() noexcept { seen_errors_ = parts_.errors.take(); }
+  void begin_round(std::int64_t now_ns) noexcept;
   Incidents end_round(const std::vector<event::BlockedCall>& blocked, std::int64_t now_ns) noexcept;
 
  private:

@@ -374,7 +374,7 @@ void Recorder::loop() noexcept {
     }
     file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
     say_notices();
-    watch_->begin_round();
+    watch_->begin_round(launches_->now_ns());
     drain_->round();
     watch_round();
     obey_control();
@@ -448,7 +448,7 @@ void Recorder::obey_control() noexcept {
 }
 
 void Recorder::end_session() noexcept {
-  watch_->begin_round();
+  watch_->begin_round(launches_->now_ns());
   drain_->round();
   watch_round();
   say_notices();

@@ -15,12 +15,14 @@ void StreamProgress::add(event::StreamId stream, const Launch& launch) {
   if (launch.returned_ns <= state.finished_ns) return;  // drained after it was known to be done
   if (state.in_flight == 0) state.progress_ns = std::max(state.progress_ns, launch.launch_ns);
   ++state.in_flight;
-  if (state.launches.size() < kRemembered) {
+  if (state.launches.empty() || (state.launches.size() < kRemembered && remembered_ < kRememberedInAll)) {
     state.launches.push_back(launch);
+    ++remembered_;
   } else {
     // The oldest are the evidence and the newest are what queues behind: the middle is counted.
-    state.launches.back() = launch;
+    state.forgotten_until_ns = std::max(state.forgotten_until_ns, state.launches.back().returned_ns);
     ++state.forgotten;
+    state.launches.back() = launch;
   }
 }
 
@@ -32,13 +34,11 @@ void StreamProgress::finished(std::uint32_t stream, std::int64_t finished_ns, st
   state.progress_ns = now_ns;
   const auto first_left = std::find_if(state.launches.begin(), state.launches.end(),
                                        [&](const Launch& l) { return l.returned_ns > finished_ns; });
+  remembered_ -= static_cast<std::size_t>(first_left - state.launches.begin());
   state.launches.erase(state.launches.begin(), first_left);
-  if (state.launches.empty()) {
-    state.in_flight = state.forgotten = 0;
-    state.launches.shrink_to_fit();
-    return;
-  }
-  // Of those forgotten in between some may be done too; they stay counted until all that is remembered is.
+  if (state.launches.empty()) state.launches.shrink_to_fit();
+  // Of those forgotten in between some may be done too: they stay counted until all of them are.
+  if (state.forgotten_until_ns <= finished_ns) state.forgotten = 0;
   state.in_flight = state.launches.size() + state.forgotten;
 }
 

@@ -14,8 +14,11 @@ namespace gpuflight::recorder {
 
 class StreamProgress {
  public:
-  static constexpr std::size_t kRemembered = 128;  // launches of a stream that are not known to have finished
-  static constexpr std::size_t kNamed = 16;        // of them in a line
+  // Launches of a stream that are not known to have finished: a GPU takes about 1,000 into a stream's queue before the
+  // next launch waits.
+  static constexpr std::size_t kRemembered = 1024;
+  static constexpr std::size_t kRememberedInAll = 64 * 1024;  // of all streams: 6 MB
+  static constexpr std::size_t kNamed = 16;                   // of them in a line
 
   struct Launch {
     event::Seq seq;
@@ -42,6 +45,7 @@ class StreamProgress {
     std::int64_t newest_mark_ns = 0;
     std::uint64_t in_flight = 0;          // launches not known to have finished
     std::uint64_t forgotten = 0;          // of them, no longer remembered one by one
+    std::int64_t forgotten_until_ns = 0;  // the last of those returned
     std::vector<Launch> launches;         // oldest first
     bool hung = false;                    // watchdog's
     std::int64_t hung_since_ns = 0;
@@ -53,6 +57,7 @@ class StreamProgress {
   State& at(std::uint32_t stream);
 
   std::vector<State> streams_;  // by StreamId
+  std::size_t remembered_ = 0;
 };
 
 }  // namespace gpuflight::recorder
