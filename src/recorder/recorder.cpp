@@ -27,7 +27,8 @@ std::int64_t clock_ns(clockid_t clock) {
 }
 
 // The one line on stderr, when there is no log to say it in.
-void say_on_stderr(const std::string& message) noexcept {
+void say_on_stderr(const config::Options& options, const std::string& message) noexcept {
+  if (options.quiet) return;
   const std::string line = "gpuflight: " + message + "\n";
   const int saved = errno;
   [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
@@ -97,7 +98,7 @@ StartResult Recorder::start(const config::Options& options, const config::Proble
       if (!recorder->load_driver()) {
         result = StartResult::kNoDriver;
       } else if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
-        say_on_stderr("no thread to be had: nothing is recorded, the program goes on");
+        say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
       } else {
         const timespec deadline = deadline_in(kOpenTimeoutMs);
         std::string failure;
@@ -114,7 +115,7 @@ StartResult Recorder::start(const config::Options& options, const config::Proble
           }
         }
         if (!opened) {
-          say_on_stderr(failure + "; nothing is recorded, the program goes on");
+          say_on_stderr(options, failure + "; nothing is recorded, the program goes on");
           result = StartResult::kIo;
         } else {
           recorder->page_->recording.store(1, std::memory_order_release);
@@ -152,7 +153,7 @@ bool Recorder::load_driver() noexcept {
 
 void Recorder::thread_main(void* self) noexcept {
   auto& recorder = *static_cast<Recorder*>(self);
-  RecorderThread::own_descriptor_table(recorder.options_.verbose);
+  RecorderThread::own_descriptor_table(recorder.options_.verbose && !recorder.options_.quiet);
   recorder.run();
 }
 
@@ -320,7 +321,7 @@ void Recorder::say(event::Severity severity, const char* code, std::string messa
 void Recorder::say_notices() noexcept {
   for (event::Notice& notice : notices_.take()) {
     if (options_.verbose && notice.severity != event::Severity::kInfo) {
-      say_on_stderr(notice.message);
+      say_on_stderr(options_, notice.message);
     }
     drain_->say(std::move(notice));
   }
@@ -340,7 +341,7 @@ void Recorder::loop() noexcept {
       }
     } catch (...) {
     }
-    if (options_.verbose) say_on_stderr(notice.message);
+    if (options_.verbose) say_on_stderr(options_, notice.message);
     drain_->say(std::move(notice));
   }
   for (bool stop = false; !stop;) {
