@@ -403,6 +403,15 @@ bool LogSink::must_summarise(std::int64_t now_ns) noexcept {
   return retention_.must_summarise(live_bytes_, now_ns);
 }
 
+void LogSink::make_way(std::uint64_t bytes) noexcept {
+  collect_compressed();
+  WriteOutcome outcome;
+  if (!open_ || ensure_live(outcome) != 0 || write_prologue() != 0) return;
+  const bool full = segment_limit_ != 0 && live_bytes_ + bytes > segment_limit_ && live_bytes_ > live_begin_;
+  if (full && (rotate() != 0 || write_prologue() != 0)) return;
+  make_room(bytes);
+}
+
 std::uint64_t LogSink::take_rotated_away() noexcept { return std::exchange(rotated_away_, 0); }
 
 void LogSink::forget_live_events() noexcept { rotated_away_ += std::exchange(live_events_, 0); }

@@ -68,6 +68,10 @@ class LogSink {
   // Whether events no longer fit and summaries are to be written instead. `now_ns` on the clock of `newest_ns`.
   bool must_summarise(std::int64_t now_ns) noexcept;
 
+  // Begins the next segment and deletes old ones now as far as the next write of up to `bytes` would.
+  void make_way(std::uint64_t bytes) noexcept;
+  std::uint64_t segment_limit() const noexcept { return segment_limit_; }  // 0: none
+
   // Events that went away with deleted segments since the last call.
   std::uint64_t take_rotated_away() noexcept;
   std::uint64_t bytes_written() const noexcept { return bytes_written_; }

@@ -7,7 +7,8 @@
 namespace gpuflight::recorder {
 namespace {
 
-constexpr std::size_t kBatchBytes = 512 * 1024;
+constexpr std::size_t kBatchBytes = 512 * 1024;  // at most; never more than a segment
+constexpr std::uint64_t kEndLineBytes = 4096;
 constexpr std::int64_t kSecond = 1'000'000'000;
 // Lines whose time is further than this behind a line already written are flagged late (docs/FORMAT.md, "Order").
 constexpr std::int64_t kOrderWindowNs = kSecond;
@@ -27,20 +28,23 @@ Drain::Drain(const Parts& parts, const Options& options)
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
+      batch_bytes_(parts.sink.segment_limit() == 0
+                       ? kBatchBytes
+                       : std::min<std::size_t>(kBatchBytes, parts.sink.segment_limit())),
       unknown_config_(log::render_unknown_config(options.details)) {
-  buffer_.reserve(kBatchBytes + 128 * 1024);
+  buffer_.reserve(batch_bytes_ + 128 * 1024);
 }
 
 void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
   log::append_session_start(out, session_, segment);
   for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
-    const event::Seq seq = device_seq_[static_cast<std::size_t>(i)];
-    if (device_written_[static_cast<std::size_t>(i)]) log::append_device_info(out, *parts_.devices.known(i), seq);
+    const event::Seq seq = device_seqs_[static_cast<std::size_t>(i)];
+    if (seq.value != 0) log::append_device_info(out, *parts_.devices.known(i), seq);
   }
   for (std::uint32_t id = 1; id < streams_written_; ++id) {
     if (const event::StreamInfo* const stream = parts_.streams.row(id)) {
       event::StreamInfo line = *stream;
-      if (id < stream_seq_.size()) line.seq = stream_seq_[id];
+      line.seq = stream_seqs_[id];
       log::append_stream_info(out, line);
     }
   }
@@ -84,16 +88,19 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
       take(record, phase, event::Seq(slot, first + cursor.taken));
       ++cursor.taken;
       ++taken;
+      ++taken_total_;
+      if (buffer_.size() >= batch_bytes_) {
+        progress_.push_back({cursor.chunk, cursor.taken});
+        flush();
+      }
     }
     if (cursor.taken != before) progress_.push_back({cursor.chunk, cursor.taken});
-    if (buffer_.size() >= kBatchBytes) flush();
     if (waits || cursor.taken < flight::kRecordsPerChunk) break;
     const std::uint32_t next = parts_.rings.next_chunk(cursor.chunk);
     if (next == flight::kNoChunk) break;
     emptied_.push_back(cursor.chunk);
     cursor = {next, 0};
   }
-  taken_total_ += taken;
   return taken;
 }
 
@@ -227,12 +234,12 @@ std::string_view Drain::rendered_scope(std::uint32_t id) noexcept {
 
 void Drain::write_new_devices() noexcept {
   for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
-    bool& written = device_written_[static_cast<std::size_t>(i)];
-    if (written) continue;
+    event::Seq& written = device_seqs_[static_cast<std::size_t>(i)];
+    if (written.value != 0) continue;
     const event::DeviceInfo* const device = parts_.devices.known(i);
     if (device == nullptr) continue;
-    device_seq_[static_cast<std::size_t>(i)] = own_seq();
-    written = log::append_device_info(buffer_, *device, device_seq_[static_cast<std::size_t>(i)]);
+    const event::Seq seq = own_seq();
+    if (log::append_device_info(buffer_, *device, seq)) written = seq;
   }
 }
 
@@ -240,12 +247,14 @@ void Drain::write_new_streams() noexcept {
   write_new_devices();
   try {
     for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
-      if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
-      if (stream_seq_.size() <= streams_written_) stream_seq_.resize(streams_written_ + 1);
+      if (streams_.size() <= streams_written_) {
+        streams_.resize(streams_written_ + 1);
+        stream_seqs_.resize(streams_written_ + 1);
+      }
       const event::StreamInfo* const row = parts_.streams.row(streams_written_);
       if (row == nullptr) continue;
       event::StreamInfo line = *row;
-      line.seq = stream_seq_[streams_written_] = own_seq();
+      line.seq = stream_seqs_[streams_written_] = own_seq();
       log::append_stream_info(buffer_, line);
       streams_[streams_written_] = log::render_stream(*row);
     }
@@ -267,19 +276,8 @@ void Drain::write_due_summaries(bool now) noexcept {
     log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
   });
   second_began_ns_ = time;
-  if (!summaries_only_) {
-    const bool must = parts_.sink.must_summarise(time);
-    if (must != summarising_) {
-      summarising_ = must;
-      event::Notice notice;
-      notice.severity = must ? event::Severity::kWarning : event::Severity::kInfo;
-      notice.code = must ? "summaries_begin" : "summaries_end";
-      notice.message = must ? "events come faster than log_max can hold for log_keep: from here one kernel_summary per "
-                              "configuration and second is written instead; raise log_max or lower log_keep"
-                            : "events fit the log again and are written one by one";
-      say(std::move(notice));
-    }
-  }
+  // Back to events only here, so that whole seconds are summed up.
+  if (summarising_ && !now && !parts_.sink.must_summarise(time)) summarise(false);
   flush();
 }
 
@@ -324,7 +322,7 @@ std::uint64_t Drain::dump(const char* reason) noexcept {
       if (!write(record, phase, seq)) return;
       ++dumped;
       --summarised_;
-      if (buffer_.size() >= kBatchBytes) flush();
+      if (buffer_.size() >= batch_bytes_) flush();
     });
     event::Notice notice;
     notice.code = "dump";
@@ -335,6 +333,20 @@ std::uint64_t Drain::dump(const char* reason) noexcept {
   } catch (...) {
     return 0;
   }
+}
+
+void Drain::summarise(bool on) noexcept {
+  summarising_ = on;
+  event::Notice notice;
+  try {
+    notice.severity = on ? event::Severity::kWarning : event::Severity::kInfo;
+    notice.code = on ? "summaries_begin" : "summaries_end";
+    notice.message = on ? "events come faster than log_max can hold for log_keep: from here one kernel_summary per "
+                          "configuration and second is written instead; raise log_max or lower log_keep"
+                        : "events fit the log again and are written one by one";
+  } catch (...) {
+  }
+  say(std::move(notice));
 }
 
 void Drain::write_losses() noexcept {
@@ -359,10 +371,12 @@ void Drain::write_end(event::SessionEnd end) noexcept {
     summary.seq = own_seq();
     summary.session = true;
     log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
-    if (buffer_.size() >= kBatchBytes) flush();
+    if (buffer_.size() >= batch_bytes_) flush();
   });
   write_losses();
   flush();
+  parts_.sink.make_way(kEndLineBytes);  // what must go goes now, so that the line counts it
+  rotated_away_ += parts_.sink.take_rotated_away();
   end.seq = own_seq();
   end.time_ns = parts_.launches.now_ns();
   end.ledger = ledger();
@@ -380,6 +394,8 @@ void Drain::flush() noexcept {
     rotated_away_ += parts_.sink.take_rotated_away();
     buffer_.clear();
     buffered_events_ = 0;
+    // After each batch: within a second a fast program can fill a small bound several times.
+    if (!summaries_only_ && !summarising_ && parts_.sink.must_summarise(parts_.launches.now_ns())) summarise(true);
   }
   // Only now: a chunk is free again when its lines are written.
   for (const Progress& p : progress_) {

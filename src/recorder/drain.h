@@ -103,6 +103,7 @@ class Drain final : public log::SegmentPrologue {
   std::string_view rendered_scope(std::uint32_t id) noexcept;
   void write_new_devices() noexcept;
   void write_new_streams() noexcept;
+  void summarise(bool on) noexcept;
   event::Seq own_seq() noexcept { return event::Seq(event::kRecorderSlot, own_counter_++); }
   void publish_counters() noexcept;
 
@@ -114,6 +115,7 @@ class Drain final : public log::SegmentPrologue {
   bool rule_matched_ = false;
   BlackBox black_box_;
   std::vector<event::BlockedCall> blocked_;
+  const std::size_t batch_bytes_;  // buffered lines are written when they are so many
   event::SessionStart session_;
   std::vector<Cursor> cursors_;        // by slot
   std::vector<Progress> progress_;     // of this batch, marked in the file when its lines are written
@@ -124,14 +126,13 @@ class Drain final : public log::SegmentPrologue {
   std::vector<std::string> scopes_;
   log::RenderedConfig unknown_config_;
   log::RenderedStream unknown_stream_;
-  std::array<bool, capture::DeviceQuery::kMaxDevices> device_written_{};
-  std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seq_{};  // the same in every segment
-  std::vector<event::Seq> stream_seq_;
+  std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seqs_{};  // of their lines; 0: not written yet
+  std::vector<event::Seq> stream_seqs_;                                      // by id
   std::uint32_t streams_written_ = 1;
   log::Buffer buffer_;
   std::uint64_t buffered_events_ = 0;
   std::int64_t newest_ns_ = 0;
-  std::uint64_t own_counter_ = 0;
+  std::uint64_t own_counter_ = 1;  // 0 is session_start's
   Summariser second_, session_summary_;
   std::int64_t second_began_ns_ = 0;
   bool summarising_ = false;

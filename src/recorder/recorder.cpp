@@ -153,7 +153,7 @@ bool Recorder::load_driver() noexcept {
 
 void Recorder::thread_main(void* self) noexcept {
   auto& recorder = *static_cast<Recorder*>(self);
-  RecorderThread::own_descriptor_table(recorder.options_.verbose);
+  RecorderThread::own_descriptor_table(recorder.options_.verbose && !recorder.options_.quiet);
   recorder.run();
 }
 
