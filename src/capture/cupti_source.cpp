@@ -32,6 +32,8 @@ constexpr CUpti_CallbackId kStateIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload,
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetAttribute,
     CUPTI_DRIVER_TRACE_CBID_cuKernelSetAttribute,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamCreate,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamCreateWithPriority,
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetBlockShape,
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize,
 };
@@ -44,6 +46,7 @@ struct BlockingId {
 };
 constexpr BlockingId kBlockingIds[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, event::ApiCall::kCtxSynchronize, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize_v2, event::ApiCall::kCtxSynchronize, false},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, event::ApiCall::kStreamSynchronize, false},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz, event::ApiCall::kStreamSynchronize, true},
     {CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize, event::ApiCall::kEventSynchronize, false},
@@ -403,6 +406,16 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
       // An invalidated capture ends here too; refused for another reason (wrong thread, not capturing), it goes on.
       if (status == CUDA_SUCCESS || status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) recorder_.on_capture_ended();
       break;
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamCreate: {
+      const auto& p = *static_cast<const cuStreamCreate_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) streams_.on_stream_created(*p.phStream, data.contextUid, p.Flags, std::nullopt);
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamCreateWithPriority: {
+      const auto& p = *static_cast<const cuStreamCreateWithPriority_params*>(data.functionParams);
+      if (status == CUDA_SUCCESS) streams_.on_stream_created(*p.phStream, data.contextUid, p.flags, p.priority);
+      break;
+    }
     case CUPTI_DRIVER_TRACE_CBID_cuFuncSetAttribute: {
       const auto& p = *static_cast<const cuFuncSetAttribute_params*>(data.functionParams);
       if (status == CUDA_SUCCESS) resolver_.on_attribute_set(p.hfunc, p.attrib, p.value);

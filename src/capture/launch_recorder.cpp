@@ -14,6 +14,7 @@ class MissGuard {
   explicit MissGuard(ThreadState& thread) noexcept : thread_(thread), errno_(errno) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
     thread_.inside = true;
+    thread_.missed = true;
   }
   ~MissGuard() {
     thread_.inside = false;
@@ -108,7 +109,8 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
   if (call.programmatic) stream.programmatic = true;
   thread.open_stream = capturing ? nullptr : &stream;
-  if (++thread.sample % kSampleEvery == 0) thread.sampled_enter_ns = now_ns() - now;
+  if (++thread.sample % kSampleEvery == 0 && !thread.missed) thread.sampled_enter_ns = now_ns() - now;
+  thread.missed = false;
 }
 
 void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, void* source,
@@ -290,7 +292,8 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
   const bool own_default = stream == kPerThreadStream || (stream == nullptr && per_thread_default);
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
-  const event::StreamId id = parts_.streams.id_of(key, device_of(source, context));
+  const bool may_ask = captures_.load(std::memory_order_relaxed) == 0;
+  const event::StreamId id = parts_.streams.id_of(key, device_of(source, context), may_ask);
   entry = {};
   entry.stream = stream;
   entry.context_uid = context_uid;

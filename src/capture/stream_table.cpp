@@ -7,20 +7,26 @@ namespace gpuflight::capture {
 StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity)
     : driver_(driver), rows_(rows), capacity_(capacity), infos_(new std::unique_ptr<event::StreamInfo>[capacity]) {}
 
-event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device) noexcept {
+event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device, bool may_ask) noexcept {
   try {
+    auto info = std::make_unique<event::StreamInfo>();
+    bool known = false;
     {
       std::lock_guard lock(mutex_);
       if (const auto it = ids_.find(key); it != ids_.end()) return it->second;
+      if (const auto it = created_.find(key); it != created_.end()) {
+        info->flags = it->second.flags;
+        info->priority = it->second.priority;
+        known = true;
+      }
     }
-    auto info = std::make_unique<event::StreamInfo>();
     info->context = event::ContextId{key.context_uid};
     info->device = device;
     info->handle = reinterpret_cast<std::uint64_t>(key.handle);
     info->thread = key.thread;
     using Kind = event::StreamInfo::Kind;
     info->kind = key.handle != nullptr ? Kind::kCreated : key.thread != 0 ? Kind::kPerThreadDefault : Kind::kLegacyDefault;
-    if (info->kind == Kind::kCreated) {
+    if (info->kind == Kind::kCreated && !known && may_ask) {
       const auto stream = static_cast<CUstream>(const_cast<void*>(key.handle));
       int priority = 0;
       unsigned flags = 0;
@@ -39,15 +45,27 @@ event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device) no
     infos_[id.value] = std::move(info);
     used_.store(id.value + 1, std::memory_order_release);
     ids_.emplace(key, id);
+    created_.erase(key);
     return id;
   } catch (...) {
     return {};
   }
 }
 
+void StreamTable::on_stream_created(const void* handle, std::uint32_t context_uid, std::uint32_t flags,
+                                    std::optional<std::int32_t> priority) noexcept {
+  constexpr std::size_t kMost = 65'536;  // streams that are made and never used are somebody's leak, not ours
+  try {
+    std::lock_guard lock(mutex_);
+    if (created_.size() < kMost) created_[StreamKey{handle, context_uid, 0}] = {flags, priority};
+  } catch (...) {
+  }
+}
+
 void StreamTable::on_stream_destroyed(const void* handle, std::uint32_t context_uid) noexcept {
   {
     std::lock_guard lock(mutex_);
+    created_.erase(StreamKey{handle, context_uid, 0});
     if (ids_.erase(StreamKey{handle, context_uid, 0}) == 0) return;  // never launched into
   }
   invalidate();
@@ -64,6 +82,7 @@ void StreamTable::invalidate() noexcept {
 void StreamTable::on_context_destroyed(std::uint32_t context_uid) noexcept {
   {
     std::lock_guard lock(mutex_);
+    std::erase_if(created_, [&](const auto& entry) { return entry.first.context_uid == context_uid; });
     std::erase_if(ids_, [&](const auto& entry) { return entry.first.context_uid == context_uid; });
   }
   invalidate();

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "capture/driver_api.h"
@@ -29,7 +30,13 @@ class StreamTable {
  public:
   StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity);
 
-  event::StreamId id_of(const StreamKey& key, std::int32_t device) noexcept;
+  // `may_ask`: no graph capture runs in the process. Asking the driver for flags or priority of a stream that is being
+  // captured invalidates the capture (H200, driver 580.159: the next launch into it returned 901).
+  event::StreamId id_of(const StreamKey& key, std::int32_t device, bool may_ask) noexcept;
+
+  // What is known from the call that created it, so that nothing need be asked.
+  void on_stream_created(const void* handle, std::uint32_t context_uid, std::uint32_t flags,
+                         std::optional<std::int32_t> priority) noexcept;
 
   void on_stream_destroyed(const void* handle, std::uint32_t context_uid) noexcept;
   void on_context_destroyed(std::uint32_t context_uid) noexcept;
@@ -55,7 +62,13 @@ class StreamTable {
   flight::TableWriter& rows_;
   const std::uint32_t capacity_;
   std::mutex mutex_;
+  struct Created {
+    std::uint32_t flags = 0;
+    std::optional<std::int32_t> priority;
+  };
+
   std::map<StreamKey, event::StreamId> ids_;
+  std::map<StreamKey, Created> created_;  // and not launched into yet
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
   std::atomic<std::uint32_t> generation_{1};

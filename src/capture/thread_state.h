@@ -60,6 +60,7 @@ struct ThreadState {
   LaunchRecorder* owner = nullptr;  // the recorder that made it; another one makes its own
   flight::Ring* ring = nullptr;     // null: all slots were taken
   bool inside = false;              // the driver calls now running are our own
+  bool missed = false;              // the launch being recorded was no cache hit
   std::uint32_t tid = 0;
   std::uint32_t open_count = 0;
   std::uint32_t scope_depth = 0;

@@ -73,4 +73,40 @@ constexpr bool is_sticky(std::int32_t status) {
   }
 }
 
+// Their names, for when the driver is past telling them.
+constexpr const char* sticky_name(std::int32_t status) {
+  switch (status) {
+    case 214:
+      return "CUDA_ERROR_ECC_UNCORRECTABLE";
+    case 220:
+      return "CUDA_ERROR_NVLINK_UNCORRECTABLE";
+    case 226:
+      return "CUDA_ERROR_CONTAINED";
+    case 700:
+      return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case 702:
+      return "CUDA_ERROR_LAUNCH_TIMEOUT";
+    case 709:
+      return "CUDA_ERROR_CONTEXT_IS_DESTROYED";
+    case 710:
+      return "CUDA_ERROR_ASSERT";
+    case 714:
+      return "CUDA_ERROR_HARDWARE_STACK_ERROR";
+    case 715:
+      return "CUDA_ERROR_ILLEGAL_INSTRUCTION";
+    case 716:
+      return "CUDA_ERROR_MISALIGNED_ADDRESS";
+    case 717:
+      return "CUDA_ERROR_INVALID_ADDRESS_SPACE";
+    case 718:
+      return "CUDA_ERROR_INVALID_PC";
+    case 719:
+      return "CUDA_ERROR_LAUNCH_FAILED";
+    case 721:
+      return "CUDA_ERROR_TENSOR_MEMORY_LEAK";
+    default:
+      return "";
+  }
+}
+
 }  // namespace gpuflight::event

@@ -1,15 +1,10 @@
-// The pool of ring chunks: which are free, and in what order they are used again. First in, first out, so that a chunk
-// whose lines are written stays readable in the file for as long as possible.
+// The pool of ring chunks: which are free, and in what order they are used again.
+//   Newest first (stream mode): the few chunks in use stay in the processor's cache and their pages mapped. Going round
+//   the whole pool instead cost a cache miss each record and a page fault each 64.
+//   Oldest first (black box): a chunk stays readable for as long as possible, so that the file ends with the last events.
 //
 // Threads: any app thread takes (lock-free, never blocks), only the recorder thread gives back. No allocation after
 // construction. All state is private memory: the mapped file is never believed.
-//
-// Bounded queue with a turn number per cell (D. Vyukov's). Invariants:
-//  1. A chunk index is either in the queue or held by exactly one ring.
-//  2. cell.turn == position: the cell may be filled by the giver of that position;
-//     cell.turn == position + 1: it may be taken by the taker of that position.
-//  3. The queue has room for all chunks; try_give() refuses only while a taker that claimed the same cell one round
-//     ago has not finished taking.
 #pragma once
 
 #include <atomic>
@@ -21,15 +16,21 @@ namespace gpuflight::flight {
 
 inline constexpr std::uint32_t kNoChunk = ~0u;
 
-class ChunkPool {
+enum class Reuse { kNewestFirst, kOldestFirst };
+
+// Bounded queue with a turn number per cell (D. Vyukov's). Invariants:
+//  1. A chunk index is either in the queue or held by exactly one ring.
+//  2. cell.turn == position: the cell may be filled by the giver of that position;
+//     cell.turn == position + 1: it may be taken by the taker of that position.
+//  3. The queue has room for all chunks; try_give() refuses only while a taker that claimed the same cell one round
+//     ago has not finished taking.
+class ChunkQueue {
  public:
-  explicit ChunkPool(std::uint32_t chunk_count)
+  explicit ChunkQueue(std::uint32_t chunk_count)
       : mask_(std::bit_ceil(chunk_count < 2 ? 2u : chunk_count) - 1), cells_(new Cell[mask_ + 1]) {
     for (std::uint64_t i = 0; i <= mask_; ++i) cells_[i].turn.store(i, std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < chunk_count; ++i) try_give(i);
   }
 
-  // A free chunk, or kNoChunk.
   std::uint32_t try_take() noexcept {
     std::uint64_t position = take_.load(std::memory_order_relaxed);
     for (;;) {
@@ -49,7 +50,6 @@ class ChunkPool {
     }
   }
 
-  // False: not now, ask again later.
   bool try_give(std::uint32_t chunk) noexcept {
     const std::uint64_t position = give_.load(std::memory_order_relaxed);
     Cell& cell = cells_[position & mask_];
@@ -58,12 +58,6 @@ class ChunkPool {
     cell.turn.store(position + 1, std::memory_order_release);
     give_.store(position + 1, std::memory_order_relaxed);
     return true;
-  }
-
-  // As of now; for decisions that may be a little wrong.
-  std::uint32_t free_count() const noexcept {
-    const auto given = give_.load(std::memory_order_relaxed), taken = take_.load(std::memory_order_relaxed);
-    return given > taken ? static_cast<std::uint32_t>(given - taken) : 0;
   }
 
  private:
@@ -75,6 +69,82 @@ class ChunkPool {
   const std::unique_ptr<Cell[]> cells_;
   alignas(64) std::atomic<std::uint64_t> take_{0};
   alignas(64) std::atomic<std::uint64_t> give_{0};
+};
+
+// Linked list of indices (R. K. Treiber's stack). The head carries a number that grows with each change, so that a taker
+// who was asleep while its chunk was taken and given back again notices.
+class ChunkStack {
+ public:
+  explicit ChunkStack(std::uint32_t chunk_count) : below_(new std::atomic<std::uint32_t>[chunk_count]) {
+    for (std::uint32_t i = 0; i < chunk_count; ++i) below_[i].store(kNoChunk, std::memory_order_relaxed);
+  }
+
+  std::uint32_t try_take() noexcept {
+    std::uint64_t head = head_.load(std::memory_order_acquire);
+    while (index(head) != kNoChunk) {
+      const std::uint32_t below = below_[index(head)].load(std::memory_order_relaxed);
+      if (head_.compare_exchange_weak(head, pack(below, head), std::memory_order_acquire)) return index(head);
+    }
+    return kNoChunk;
+  }
+
+  void give(std::uint32_t chunk) noexcept {
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      below_[chunk].store(index(head), std::memory_order_relaxed);
+    } while (!head_.compare_exchange_weak(head, pack(chunk, head), std::memory_order_release, std::memory_order_relaxed));
+  }
+
+ private:
+  static std::uint32_t index(std::uint64_t head) { return static_cast<std::uint32_t>(head); }
+  static std::uint64_t pack(std::uint32_t chunk, std::uint64_t before) {
+    return ((before >> 32) + 1) << 32 | chunk;
+  }
+
+  const std::unique_ptr<std::atomic<std::uint32_t>[]> below_;
+  alignas(64) std::atomic<std::uint64_t> head_{kNoChunk};
+};
+
+class ChunkPool {
+ public:
+  ChunkPool(std::uint32_t chunk_count, Reuse reuse) : reuse_(reuse), queue_(chunk_count), stack_(chunk_count) {
+    for (std::uint32_t i = 0; i < chunk_count; ++i) {
+      // Both hand out chunk 0 first.
+      if (reuse == Reuse::kOldestFirst) queue_.try_give(i);
+      if (reuse == Reuse::kNewestFirst) stack_.give(chunk_count - 1 - i);
+    }
+    free_.store(chunk_count, std::memory_order_relaxed);
+  }
+
+  // A free chunk, or kNoChunk.
+  std::uint32_t try_take() noexcept {
+    const std::uint32_t chunk = reuse_ == Reuse::kNewestFirst ? stack_.try_take() : queue_.try_take();
+    if (chunk != kNoChunk) free_.fetch_sub(1, std::memory_order_relaxed);
+    return chunk;
+  }
+
+  // False: not now, ask again later.
+  bool try_give(std::uint32_t chunk) noexcept {
+    if (reuse_ == Reuse::kNewestFirst) {
+      stack_.give(chunk);
+    } else if (!queue_.try_give(chunk)) {
+      return false;
+    }
+    free_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+
+  // As of now; for decisions that may be a little wrong.
+  std::uint32_t free_count() const noexcept {
+    const std::int32_t count = free_.load(std::memory_order_relaxed);
+    return count > 0 ? static_cast<std::uint32_t>(count) : 0;
+  }
+
+ private:
+  const Reuse reuse_;
+  ChunkQueue queue_;
+  ChunkStack stack_;
+  std::atomic<std::int32_t> free_{0};
 };
 
 }  // namespace gpuflight::flight

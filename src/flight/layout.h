@@ -22,9 +22,8 @@
 //     └────────────────────────────┘ file_bytes
 //
 // Rows of tables are written once and published by their `state` (release); row 0 of each table is "not known" and
-// never used. A chunk belongs to one slot until all its lines are written; then it goes to the end of the queue of free
-// chunks and keeps its content until it is used again, so that the file always ends with the last events, written or
-// not. Records [0, committed) of a chunk are whole; record i of it has the sequence number (slot, first_counter + i). A reader trusts nothing in here: it checks
+// never used. A chunk belongs to one slot until all its lines are written; it keeps its content until it is used again. In
+// black-box mode the chunk used again is the one free for longest, so that the file always ends with the last events. Records [0, committed) of a chunk are whole; record i of it has the sequence number (slot, first_counter + i). A reader trusts nothing in here: it checks
 // every offset, count and state against the size of the file.
 //
 // The process that records treats the file as write-only: chunk ownership, free list and table sizes it goes by live

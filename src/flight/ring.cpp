@@ -19,9 +19,9 @@ class RingSet::Lock {
   std::atomic_flag& flag_;
 };
 
-RingSet::RingSet(FlightFile& file)
+RingSet::RingSet(FlightFile& file, Reuse reuse)
     : file_(file),
-      pool_(file.chunk_count()),
+      pool_(file.chunk_count(), reuse),
       next_(new std::atomic<std::uint32_t>[file.chunk_count()]),
       first_counter_(new std::atomic<std::uint64_t>[file.chunk_count()]),
       owners_(new std::atomic<std::uint32_t>[file.chunk_count()]),

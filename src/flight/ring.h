@@ -73,7 +73,7 @@ class Ring {
 // thread's first and last event only).
 class RingSet {
  public:
-  explicit RingSet(FlightFile& file);
+  explicit RingSet(FlightFile& file, Reuse reuse = Reuse::kNewestFirst);
   ~RingSet();  // for tests; a recorder's is never destroyed
   RingSet(const RingSet&) = delete;
   RingSet& operator=(const RingSet&) = delete;

@@ -136,15 +136,25 @@ event::ErrorEvent IncidentWatch::describe(const capture::SeenError& seen) {
       parts_.driver.get_error_name(static_cast<CUresult>(seen.code), &name) == CUDA_SUCCESS && name != nullptr) {
     error.name = name;
   }
+  if (error.name.empty()) error.name = event::sticky_name(seen.code);
   std::size_t candidates = 0;
   const StreamProgress::Launch* oldest = nullptr;
+  bool oldest_is_marked = false;
   for (std::uint32_t stream = 1; stream < progress_.streams().size(); ++stream) {
     const event::StreamInfo* const row = parts_.streams.row(stream);
     const StreamProgress::State& state = progress_.streams()[stream];
     if (row == nullptr || row->context != error.context || state.launches.empty()) continue;
     error.in_flight.push_back(in_flight(stream, state));
     // Between the last mark answered and the first that was not: only what stands there can have been running.
-    const std::int64_t until = state.outstanding_ns != 0 ? state.outstanding_ns : INT64_MAX;
+    // A stream whose marks have all been answered had done all that they stand behind.
+    const bool marked = state.outstanding_ns != 0;
+    const std::int64_t until = marked ? state.outstanding_ns : INT64_MAX;
+    if (marked && !oldest_is_marked) {
+      candidates = 0;
+      oldest = nullptr;
+      oldest_is_marked = true;
+    }
+    if (marked != oldest_is_marked) continue;
     for (const StreamProgress::Launch& launch : state.launches) {
       if (launch.returned_ns <= until) ++candidates;
     }

@@ -239,7 +239,8 @@ void Recorder::build_parts() {
   const flight::Capacities& capacities = file_.capacities();
   page_ = capture::OwnerPage::create();
   if (page_ == nullptr) throw std::bad_alloc();
-  rings_ = std::make_unique<flight::RingSet>(file_);
+  rings_ = std::make_unique<flight::RingSet>(
+      file_, options_.mode == config::Mode::kBlackbox ? flight::Reuse::kOldestFirst : flight::Reuse::kNewestFirst);
   rows_ = std::make_unique<flight::TableWriter>(file_);
   devices_ = std::make_unique<capture::DeviceQuery>(driver_);
   kernels_ = std::make_unique<capture::KernelTable>(*rows_, capacities.kernels, capacities.configs);

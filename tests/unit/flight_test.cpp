@@ -110,8 +110,20 @@ TEST_F(FlightTest, ReleasedBlocksLeaveHeaderAndKeptChunks) {
   EXPECT_EQ(rings.chunk(rings.first_chunk(*ring)).records[1].launch_ns, 0) << "given back";
 }
 
+TEST(ChunkPool, GivesEachChunkOnceNewestFirst) {
+  ChunkPool pool(5, Reuse::kNewestFirst);
+  for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(pool.try_take(), i);
+  EXPECT_EQ(pool.try_take(), kNoChunk);
+  EXPECT_TRUE(pool.try_give(3));
+  EXPECT_TRUE(pool.try_give(1));
+  EXPECT_EQ(pool.free_count(), 2u);
+  EXPECT_EQ(pool.try_take(), 1u);
+  EXPECT_EQ(pool.try_take(), 3u);
+  EXPECT_EQ(pool.try_take(), kNoChunk);
+}
+
 TEST(ChunkPool, GivesEachChunkOnceOldestFirst) {
-  ChunkPool pool(5);
+  ChunkPool pool(5, Reuse::kOldestFirst);
   for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(pool.try_take(), i);
   EXPECT_EQ(pool.try_take(), kNoChunk);
   EXPECT_TRUE(pool.try_give(3));
@@ -122,10 +134,13 @@ TEST(ChunkPool, GivesEachChunkOnceOldestFirst) {
   EXPECT_EQ(pool.try_take(), kNoChunk);
 }
 
-TEST(ChunkPool, ManyTakersNeverShareAChunk) {
+class ChunkPoolReuse : public testing::TestWithParam<Reuse> {};
+INSTANTIATE_TEST_SUITE_P(BothOrders, ChunkPoolReuse, testing::Values(Reuse::kNewestFirst, Reuse::kOldestFirst));
+
+TEST_P(ChunkPoolReuse, ManyTakersNeverShareAChunk) {
   constexpr int kThreads = 8, kRounds = 20'000;
   constexpr std::uint32_t kChunks = 7;
-  ChunkPool pool(kChunks);
+  ChunkPool pool(kChunks, GetParam());
   std::vector<std::atomic<int>> holders(kChunks);
   std::vector<std::atomic<int>> returned(kChunks);
   std::atomic<int> shared{0}, taken{0};

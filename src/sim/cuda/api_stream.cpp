@@ -49,6 +49,16 @@ CUresult query(CUstream handle, bool per_thread) {
   return now_ns() >= end_of(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+// Flags and priority of a stream that is being captured may not be asked for: the capture is lost (measured).
+template <class Read>
+CUresult ask_idle(CUstream handle, bool per_thread, Read&& read) {
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  if (const CUresult error = find_idle(handle, per_thread, &context, &stream)) return error;
+  read(*stream);
+  return CUDA_SUCCESS;
+}
+
 template <class Read>
 CUresult ask(CUstream handle, bool per_thread, Read&& read) {
   Context* context = nullptr;
@@ -82,11 +92,11 @@ CUresult host_function(CUstream handle, bool per_thread, CUhostFn fn, void* data
   }                                                                                                                  \
   CUresult CUDAAPI cuStreamGetPriority##SUFFIX(CUstream hStream, int* priority) {                                    \
     SIM_TRACED(cuStreamGetPriority##SUFFIX, (hStream, priority),                                                     \
-               { return ask(hStream, PER_THREAD, [&](const Stream& s) { *priority = s.priority; }); });              \
+               { return ask_idle(hStream, PER_THREAD, [&](const Stream& s) { *priority = s.priority; }); });              \
   }                                                                                                                  \
   CUresult CUDAAPI cuStreamGetFlags##SUFFIX(CUstream hStream, unsigned int* flags) {                                 \
     SIM_TRACED(cuStreamGetFlags##SUFFIX, (hStream, flags),                                                           \
-               { return ask(hStream, PER_THREAD, [&](const Stream& s) { *flags = s.flags; }); });                    \
+               { return ask_idle(hStream, PER_THREAD, [&](const Stream& s) { *flags = s.flags; }); });                    \
   }                                                                                                                  \
   CUresult CUDAAPI cuStreamGetId##SUFFIX(CUstream hStream, unsigned long long* streamId) {                           \
     SIM_TRACED(cuStreamGetId##SUFFIX, (hStream, streamId),                                                           \
