@@ -105,6 +105,7 @@ if [ -n "$simulated" ]; then
   export GF_SIMULATED=1 GF_CUPTI=$GF_SIM/libcupti.so.13
   only=${only:-forms,parity,launch_cost,preload_cost}
 fi
+if [ -z "$simulated" ] && ! nvidia-smi -L >/dev/null 2>&1; then say "nvidia-smi sees no GPU here"; fi
 say "library ${GF_LIB:-none}, command line ${GF_CLI:-none}, libcupti ${GF_CUPTI:-none}"
 
 python3 "$here/runner.py" --only "$only" --out "$out" --scratch "$scratch" --limit "$limit" --command "$command" $keep
