@@ -50,7 +50,9 @@ if [ $device = real ]; then
 else
   say "recording the same launches on a simulated sm_86 board: no GPU takes part, times are invented by the simulator"
   export LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  show "$gpuflight" run --log "$out/demo.ndjson" -- $build/sim/gpuflight-play tests/plans/article_sm86.json
+  # Named, because a libcupti of a toolkit would be found first, and it knows no simulated driver.
+  show "$gpuflight" run --cupti $build/sim/libcupti.so.13 --log "$out/demo.ndjson" -- \
+    $build/sim/gpuflight-play tests/plans/article_sm86.json
 fi
 
 say "one event of the log:"
