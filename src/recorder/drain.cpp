@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "flight/record_event.h"
+
 namespace gpuflight::recorder {
 namespace {
 
@@ -122,20 +124,7 @@ void Drain::count_event(std::int64_t time_ns) noexcept {
 }
 
 void Drain::take_kernel(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  event::KernelLaunch launch;
-  launch.seq = seq;
-  launch.config = event::ConfigId{record.config};
-  launch.grid = {record.grid_x, record.grid_y, record.grid_z};
-  launch.stream = event::StreamId{record.stream};
-  launch.correlation = event::CorrelationId{record.correlation};
-  launch.scope = event::ScopeId{record.scope};
-  launch.thread = record.thread;
-  launch.launch_ns = record.launch_ns;
-  if (phase == RecordPhase::kReturned) {
-    launch.call_ns = record.call_ns;
-    launch.status = record.status;
-  }
-  launch.captured = (record.flags & flight::kFlagCaptured) != 0;
+  event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
   launch.late = launch.launch_ns + kOrderWindowNs < newest_ns_;
   if (record.config == 0) ++table_full_;
   if (launch.captured) {
@@ -159,19 +148,7 @@ void Drain::take_kernel(const flight::Record& record, RecordPhase phase, event::
 }
 
 void Drain::take_graph(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  event::GraphLaunch launch;
-  launch.seq = seq;
-  launch.graph = event::GraphId{record.graph};
-  launch.stream = event::StreamId{record.stream};
-  launch.correlation = event::CorrelationId{record.correlation};
-  launch.scope = event::ScopeId{record.scope};
-  launch.thread = record.thread;
-  launch.launch_ns = record.launch_ns;
-  if (phase == RecordPhase::kReturned) {
-    launch.call_ns = record.call_ns;
-    launch.status = record.status;
-  }
-  launch.captured = (record.flags & flight::kFlagCaptured) != 0;
+  const event::GraphLaunch launch = flight::to_graph_launch(record, phase, seq);
   ++counts_.graph_launches;
   if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
   if (summaries_only_) {
@@ -187,15 +164,7 @@ void Drain::take_graph(const flight::Record& record, RecordPhase phase, event::S
 }
 
 void Drain::take_scope(const flight::Record& record, event::Seq seq) noexcept {
-  using Phase = event::ScopeEvent::Phase;
-  event::ScopeEvent scope;
-  scope.seq = seq;
-  scope.phase = record.kind == static_cast<std::uint8_t>(RecordKind::kScopeBegin) ? Phase::kBegin
-                : record.kind == static_cast<std::uint8_t>(RecordKind::kScopeEnd) ? Phase::kEnd
-                                                                                   : Phase::kMark;
-  scope.scope = event::ScopeId{record.scope};
-  scope.thread = record.thread;
-  scope.time_ns = record.launch_ns;
+  const event::ScopeEvent scope = flight::to_scope_event(record, seq);
   if (summaries_only_) {
     ++summarised_;
     return;
