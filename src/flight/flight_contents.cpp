@@ -47,16 +47,19 @@ std::optional<std::size_t> FlightContents::find(event::Seq seq) const {
   auto after = std::upper_bound(chunks.begin(), chunks.end(), key, [](const auto& k, const HeldChunk& chunk) {
     return k < std::pair(chunk.slot, chunk.first_counter);
   });
-  // Chunks of one slot hold disjoint counters, but for damage: there the nearest one decides.
-  while (after != chunks.begin()) {
+  // Chunks of one slot hold disjoint counters, but for damage: there a few are looked at for the one that stands.
+  constexpr int kLooks = 8;
+  std::optional<std::size_t> found;
+  for (int look = 0; look < kLooks && after != chunks.begin(); ++look) {
     const HeldChunk& chunk = *--after;
     if (chunk.slot != seq.slot()) break;
-    if (chunk.count == 0) continue;
     const std::uint64_t at = seq.counter() - chunk.first_counter;
-    if (at < chunk.count) return chunk.first_record + static_cast<std::size_t>(at);
-    break;
+    if (at >= chunk.count) continue;
+    const std::size_t record = chunk.first_record + static_cast<std::size_t>(at);
+    if (usable_[record]) return record;
+    if (!found) found = record;
   }
-  return std::nullopt;
+  return found;
 }
 
 std::optional<std::string_view> FlightContents::string_at(std::uint32_t offset) const {
