@@ -57,7 +57,7 @@ GPUFLIGHT_API void gpuflight_mark(const char* name) {
 
 GPUFLIGHT_API gpuflight_status gpuflight_flush(uint32_t timeout_ms) {
   Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  if (recorder == nullptr || !recorder->recording()) return GPUFLIGHT_ERROR_NOT_RECORDING;
   return recorder->flush(timeout_ms) ? GPUFLIGHT_OK : GPUFLIGHT_ERROR_TIMEOUT;
 }
 
@@ -76,7 +76,7 @@ GPUFLIGHT_API gpuflight_status gpuflight_resume(void) {
 
 GPUFLIGHT_API gpuflight_status gpuflight_shutdown(uint32_t timeout_ms) {
   Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  if (recorder == nullptr || !recorder->recording()) return GPUFLIGHT_ERROR_NOT_RECORDING;
   return recorder->finish(timeout_ms, "shutdown", /*at_exit=*/false) ? GPUFLIGHT_OK : GPUFLIGHT_ERROR_TIMEOUT;
 }
 
