@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "capture/driver_api.h"
+#include "capture/notice_board.h"
 #include "event/events.h"
 #include "flight/table_writer.h"
 
@@ -27,7 +28,9 @@ struct StreamKey {
 
 class StreamTable {
  public:
-  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity);
+  // `notices`: where to say that the table is full; null: nowhere.
+  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity,
+              NoticeBoard* notices = nullptr);
 
   event::StreamId id_of(const StreamKey& key, std::int32_t device) noexcept;
 
@@ -44,6 +47,7 @@ class StreamTable {
   const DriverApi& driver_;
   flight::TableWriter& rows_;
   const std::uint32_t capacity_;
+  NoticeBoard* const notices_;
   std::mutex mutex_;
   std::map<StreamKey, event::StreamId> ids_;
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_

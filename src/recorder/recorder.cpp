@@ -244,7 +244,7 @@ void Recorder::build_parts() {
   devices_ = std::make_unique<capture::DeviceQuery>(driver_);
   kernels_ = std::make_unique<capture::KernelTable>(*rows_, capacities.kernels, capacities.configs);
   resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, options_.details);
-  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams);
+  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams, &notices_);
   scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, *page_, t0_monotonic_ns_});
