@@ -29,8 +29,8 @@ void release_streams(Capture& capture) {
   capture.tails.clear();
 }
 
-CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode* dependencies,
-               std::size_t count) {
+CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, CUgraph into,
+               const CUgraphNode* dependencies, std::size_t count) {
   Context* context = nullptr;
   if (const CUresult error = current_context(&context)) return error;
   Stream* stream = nullptr;
