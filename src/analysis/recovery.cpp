@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "event/driver_status.h"
@@ -21,7 +22,11 @@ constexpr std::size_t kMaxTails = 100'000, kMaxLogConfigs = 400'000, kMaxDevices
 
 constexpr std::size_t index(LossCause cause) { return static_cast<std::size_t>(cause); }
 
-bool can_read(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+// A flight file may name anything as its log: a pipe would hold us up for ever.
+bool can_read(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), R_OK) == 0;
+}
 
 // The log, or what is left of it when the live file is gone.
 bool log_exists(const std::string& path) {

@@ -14,6 +14,7 @@ constexpr std::array kVerbs = {
     Verb{"run", "Record", "run a program and record its kernel launches", run_verb},
     Verb{"tail", "Look", "follow a log while it grows, one line per kernel", tail_verb},
     Verb{"report", "Look", "table of the kernels of one or more logs", report_verb},
+    Verb{"recover", "Look", "what a crash kept from the log, and how the program ended", recover_verb},
     Verb{"doctor", "Set up", "find out what would keep a recording from working here", doctor_verb},
     Verb{"version", "Set up", "versions of tool, library and formats", version_verb},
     Verb{"doctor-probe", nullptr, "looks at CUDA from inside a preloaded process; doctor starts it", doctor_probe_verb},

@@ -14,6 +14,7 @@ using Arguments = std::vector<std::string>;
 int run_verb(const Arguments& arguments);
 int tail_verb(const Arguments& arguments);
 int report_verb(const Arguments& arguments);
+int recover_verb(const Arguments& arguments);
 int doctor_verb(const Arguments& arguments);
 int doctor_probe_verb(const Arguments& arguments);
 int version_verb(const Arguments& arguments);
