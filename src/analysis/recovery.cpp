@@ -59,10 +59,11 @@ void Recovery::run() {
       look_for_process({header.pid, header.process_start_ticks, header.boot_id, header.host, flight_path_});
   const bool closed = header.state == flight::SessionState::kClosed;
   alive_ = !closed && (result_.process == ProcessState::kRunning || result_.process == ProcessState::kElsewhere);
-  if (result_.process != ProcessState::kRebooted && header.t0_monotonic_ns > 0) {
-    const std::int64_t silent =
-        monotonic_ns() - header.t0_monotonic_ns - static_cast<std::int64_t>(header.heartbeat_ns & INT64_MAX >> 1);
-    if (result_.process != ProcessState::kElsewhere) result_.silent_ns = silent;
+  const bool same_clock = result_.process != ProcessState::kRebooted && result_.process != ProcessState::kElsewhere;
+  const std::int64_t now = monotonic_ns();
+  if (same_clock && header.t0_monotonic_ns > 0 && header.t0_monotonic_ns <= now) {
+    const auto since_t0 = static_cast<std::uint64_t>(now - header.t0_monotonic_ns);
+    if (header.heartbeat_ns <= since_t0) result_.silent_ns = static_cast<std::int64_t>(since_t0 - header.heartbeat_ns);
   }
   for (const flight::FlightSlot& slot : flight_.slots) {
     slots_.push_back({slot.seen, 0, 0, slot.seen});
