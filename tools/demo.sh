@@ -50,11 +50,20 @@ if [ $device = real ]; then
 else
   say "recording the same launches on a simulated sm_86 board: no GPU takes part, times are invented by the simulator"
   export LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  show "$gpuflight" run --log "$out/demo.ndjson" -- $build/sim/gpuflight-play tests/plans/article_sm86.json
+  # Named, because a libcupti of a toolkit would be found first, and it knows no simulated driver.
+  export GPUFLIGHT_SIM_PLAN=$PWD/tests/plans/article_sm86.json
+  show "$gpuflight" run --cupti $build/sim/libcupti.so.13 --log "$out/demo.ndjson" -- \
+    $build/sim/gpuflight-play tests/plans/article_sm86.json
 fi
 
 say "one event of the log:"
 show grep -m1 '"type":"kernel_event"' "$out/demo.ndjson"
+
+# What the plan is known to give; a demo of something else would be worse than none.
+if [ $device = simulated ] && ! grep -q '"occupancy":0.833333' "$out/demo.ndjson"; then
+  echo "demo: the log does not hold the occupancy of 0.833333 that this plan has on sm_86" >&2
+  exit 1
+fi
 
 say "and the report:"
 show "$gpuflight" report "$out/demo.ndjson"

@@ -88,10 +88,7 @@ KernelResolver::Function KernelResolver::ask(const LaunchCall& call, std::int32_
     function.required_cluster.x = attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, function.handle, 0);
     function.required_cluster.y = attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, function.handle, 0);
     function.required_cluster.z = attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, function.handle, 0);
-    if (driver_.occupancy_blocks == nullptr ||
-        driver_.occupancy_blocks(&probe, function.handle, kProbeThreads, 0) != CUDA_SUCCESS) {
-      probe = -1;
-    }
+    probe = ask_probe(function, info);
   }
   function.kernel = table_.intern_kernel(info, probe);
   if (!function.kernel) {
@@ -99,6 +96,22 @@ KernelResolver::Function KernelResolver::ask(const LaunchCall& call, std::int32_
                   "the kernel table is full: launches of further kernels are logged without their facts; raise kernels_max");
   }
   return function;
+}
+
+// The driver's answer for the smallest launch where it is below the model's, else 0: the model takes the carve-out of
+// the function into account, so that setting it does not make another kernel of it.
+int KernelResolver::ask_probe(const Function& function, const event::KernelInfo& kernel) const {
+  int blocks = -1;
+  if (driver_.occupancy_blocks == nullptr ||
+      driver_.occupancy_blocks(&blocks, function.handle, kProbeThreads, 0) != CUDA_SUCCESS) {
+    return -1;
+  }
+  const event::DeviceInfo* const device = devices_.describe(kernel.device);
+  if (device == nullptr) return blocks;
+  event::LaunchShape shape;
+  shape.block = {kProbeThreads, 1, 1};
+  shape.carveout = function.carveout;
+  return blocks == occupancy::compute_occupancy(*device, kernel, shape).max_active_blocks ? 0 : blocks;
 }
 
 int KernelResolver::attribute(CUfunction_attribute which, CUfunction function, int unknown) const {

@@ -74,6 +74,7 @@ class KernelResolver {
 
   Function look_up(const LaunchCall& call, std::int32_t device);
   Function ask(const LaunchCall& call, std::int32_t device);
+  int ask_probe(const Function& function, const event::KernelInfo& kernel) const;
   int attribute(CUfunction_attribute which, CUfunction function, int unknown) const;
   event::Occupancy occupancy(const Function& function, const event::KernelInfo& kernel,
                              const event::LaunchShape& shape);

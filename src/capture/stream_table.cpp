@@ -4,8 +4,13 @@
 
 namespace gpuflight::capture {
 
-StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity)
-    : driver_(driver), rows_(rows), capacity_(capacity), infos_(new std::unique_ptr<event::StreamInfo>[capacity]) {}
+StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity,
+                         NoticeBoard* notices)
+    : driver_(driver),
+      rows_(rows),
+      capacity_(capacity),
+      notices_(notices),
+      infos_(new std::unique_ptr<event::StreamInfo>[capacity]) {}
 
 event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device, bool may_ask) noexcept {
   try {
@@ -40,7 +45,13 @@ event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device, bo
     std::lock_guard lock(mutex_);
     if (const auto it = ids_.find(key); it != ids_.end()) return it->second;
     const event::StreamId id = rows_.add_stream(*info);
-    if (!id || id.value >= capacity_) return {};
+    if (!id || id.value >= capacity_) {
+      if (notices_ != nullptr) {
+        notices_->post(event::Severity::kWarning, "stream_table_full",
+                       "the stream table is full: streams that are used from here on are logged as null");
+      }
+      return {};
+    }
     info->stream = id;
     infos_[id.value] = std::move(info);
     used_.store(id.value + 1, std::memory_order_release);

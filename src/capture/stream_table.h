@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "capture/driver_api.h"
+#include "capture/notice_board.h"
 #include "event/events.h"
 #include "flight/table_writer.h"
 
@@ -28,7 +29,9 @@ struct StreamKey {
 
 class StreamTable {
  public:
-  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity);
+  // `notices`: where to say that the table is full; null: nowhere.
+  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity,
+              NoticeBoard* notices = nullptr);
 
   // `may_ask`: no graph capture runs in the process. Asking the driver for flags or priority of a stream that is being
   // captured invalidates the capture (H200, driver 580.159: the next launch into it returned 901).
@@ -61,6 +64,7 @@ class StreamTable {
   const DriverApi& driver_;
   flight::TableWriter& rows_;
   const std::uint32_t capacity_;
+  NoticeBoard* const notices_;
   std::mutex mutex_;
   struct Created {
     std::uint32_t flags = 0;

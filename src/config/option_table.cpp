@@ -15,7 +15,8 @@ constexpr std::uint64_t kMi = kKi * kKi;
 constexpr std::uint64_t kGi = kKi * kMi;
 constexpr std::uint64_t kNoMax = std::numeric_limits<std::uint64_t>::max();
 constexpr std::string_view kPrefix = "GPUFLIGHT_";
-constexpr std::string_view kReservedPrefixes[] = {"GPUFLIGHT_SIM_", "GPUFLIGHT_TEST_", "GPUFLIGHT_X_", "GPUFLIGHT_RUN_"};
+constexpr std::string_view kReservedPrefixes[] = {"GPUFLIGHT_SIM_", "GPUFLIGHT_TEST_", "GPUFLIGHT_X_",
+                                                  "GPUFLIGHT_RUN_"};
 constexpr std::string_view kCommandLinesOwn = "GPUFLIGHT_LIB";  // which library `gpuflight run` preloads
 
 constexpr OptionRow bool_row(const char* key, const char* variable, const char* flag, const char* api_field,

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "event/schema_version.h"
 #include "inject/start.h"
 #include "recorder/recorder.h"
 
@@ -57,7 +56,7 @@ GPUFLIGHT_API void gpuflight_mark(const char* name) {
 
 GPUFLIGHT_API gpuflight_status gpuflight_flush(uint32_t timeout_ms) {
   Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  if (recorder == nullptr || !recorder->recording()) return GPUFLIGHT_ERROR_NOT_RECORDING;
   return recorder->flush(timeout_ms) ? GPUFLIGHT_OK : GPUFLIGHT_ERROR_TIMEOUT;
 }
 
@@ -83,7 +82,7 @@ GPUFLIGHT_API gpuflight_status gpuflight_dump(void) {
 
 GPUFLIGHT_API gpuflight_status gpuflight_shutdown(uint32_t timeout_ms) {
   Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  if (recorder == nullptr || !recorder->recording()) return GPUFLIGHT_ERROR_NOT_RECORDING;
   return recorder->finish(timeout_ms, "shutdown", /*at_exit=*/false) ? GPUFLIGHT_OK : GPUFLIGHT_ERROR_TIMEOUT;
 }
 
@@ -113,7 +112,7 @@ GPUFLIGHT_API const char* gpuflight_log_path(void) {
   return recorder != nullptr ? recorder->log_path() : "";
 }
 
-GPUFLIGHT_API const char* gpuflight_version(void) { return gpuflight::event::kLibraryVersion; }
+GPUFLIGHT_API const char* gpuflight_version(void) { return Recorder::version(); }
 
 GPUFLIGHT_API const char* gpuflight_status_string(gpuflight_status status) {
   switch (status) {

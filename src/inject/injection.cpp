@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <dlfcn.h>
 
-#include "config/option_table.h"
 #include "gpuflight/gpuflight.h"
 #include "inject/start.h"
 #include "recorder/recorder.h"
@@ -54,15 +53,15 @@ InjectionEntry entry_of_other_copy() noexcept {
 }  // namespace
 
 recorder::StartResult start(const gpuflight_option* given, std::size_t count) noexcept {
-  config::Options options;
-  config::Problems problems;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (given[i].name == nullptr || given[i].value == nullptr) continue;
-    config::SetResult result = config::set_option(options, given[i].name, given[i].value);
-    if (!result.ok) problems.add(std::move(result.message));
+  recorder::Recorder::GivenOptions options;
+  try {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (given[i].name != nullptr && given[i].value != nullptr) options.emplace_back(given[i].name, given[i].value);
+    }
+  } catch (...) {
+    return recorder::StartResult::kInternal;
   }
-  config::parse_environment(environ, options, problems);
-  return recorder::Recorder::start(options, problems);
+  return recorder::Recorder::start(options);
 }
 
 }  // namespace gpuflight::inject

@@ -302,7 +302,9 @@ int LogSink::rotate() noexcept {
   return guarded([&] {
     if (const int error = ensure_folder()) return error;
     FileState state;
-    const bool in_place = describe_at(folder_fd_, name_.c_str(), state) == 0 && state.id == id_;
+    const int looked = describe_at(folder_fd_, name_.c_str(), state);
+    if (looked != 0 && looked != ENOENT) return looked;  // rights dropped: the open file is all we have
+    const bool in_place = looked == 0 && state.id == id_;
     if (in_place) {  // else somebody moved it away, and what it holds with it
       std::uint32_t number = segment_;
       std::string closed = segment_name(number);

@@ -11,6 +11,7 @@
 
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
+#include "event/schema_version.h"
 
 namespace gpuflight::recorder {
 namespace {
@@ -80,63 +81,68 @@ Recorder* Recorder::current() noexcept {
   return recorder != nullptr && recorder->launches_->alive() ? recorder : nullptr;
 }
 
-StartResult Recorder::start(const config::Options& options, const config::Problems& problems) noexcept {
+StartResult Recorder::start(const GivenOptions& given) noexcept {
   if (current() != nullptr) return StartResult::kAlready;
   if (g_starting.exchange(true, std::memory_order_acq_rel)) return StartResult::kAlready;
   StartResult result = StartResult::kInternal;
   try {
     register_fork_handler();
-    const ProcessFacts process = read_process_facts();
-    if (!options.enabled || !config::program_selected(options, process.program_name)) {
-      result = StartResult::kNotWanted;
-    } else {
-      // Never freed: app threads may hold it from here on.
-      auto* const recorder = new Recorder(options, problems);
-      recorder->process_ = process;
-      recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
-      recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
-      if (!recorder->load_driver()) {
-        result = StartResult::kNoDriver;
-      } else if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
-        say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
-      } else {
-        const timespec deadline = deadline_in(kOpenTimeoutMs);
-        std::string failure;
-        bool opened = false;
-        {
-          MutexLock lock(recorder->mutex_);
-          while (recorder->stage_ == Stage::kOpening &&
-                 pthread_cond_timedwait(&recorder->changed_, &recorder->mutex_, &deadline) == 0) {
-          }
-          opened = recorder->stage_ == Stage::kOpened;
-          if (!opened) {
-            failure = recorder->stage_ == Stage::kOpening ? "opening the log took too long" : recorder->failure_;
-            recorder->stop_ = true;
-          }
-        }
-        if (!opened) {
-          say_on_stderr(options, failure + "; nothing is recorded, the program goes on");
-          result = StartResult::kIo;
-        } else {
-          recorder->page_->recording.store(1, std::memory_order_release);
-          g_recorder.store(recorder, std::memory_order_release);
-          recorder->source_result_ = recorder->start_source();
-          recorder->make_session();
-          {
-            MutexLock lock(recorder->mutex_);
-            recorder->stage_ = Stage::kRunning;
-            pthread_cond_broadcast(&recorder->wake_);
-          }
-          result = recorder->source_result_;
-        }
-      }
+    config::Options options;
+    config::Problems problems;
+    for (const auto& [name, value] : given) {
+      config::SetResult set = config::set_option(options, name, value);
+      if (!set.ok) problems.add(std::move(set.message));
     }
+    config::parse_environment(environ, options, problems);
+    result = start_new(options, problems);
   } catch (...) {
     result = StartResult::kInternal;
   }
   if (current() == nullptr) g_starting.store(false, std::memory_order_release);
   return result;
 }
+
+StartResult Recorder::start_new(const config::Options& options, const config::Problems& problems) {
+  ProcessFacts process = read_process_facts();
+  if (!options.enabled || !config::program_selected(options, process.program_name)) return StartResult::kNotWanted;
+  // Never freed: app threads may hold it from here on.
+  auto* const recorder = new Recorder(options, problems);
+  recorder->process_ = std::move(process);
+  recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
+  recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
+  if (!recorder->load_driver()) return StartResult::kNoDriver;
+  if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
+    say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
+    return StartResult::kInternal;
+  }
+  std::string failure;
+  if (!recorder->wait_opened(failure)) {
+    say_on_stderr(options, failure + "; nothing is recorded, the program goes on");
+    return StartResult::kIo;
+  }
+  recorder->page_->recording.store(1, std::memory_order_release);
+  g_recorder.store(recorder, std::memory_order_release);
+  recorder->source_result_ = recorder->start_source();
+  recorder->make_session();
+  MutexLock lock(recorder->mutex_);
+  recorder->stage_ = Stage::kRunning;
+  pthread_cond_broadcast(&recorder->wake_);
+  return recorder->source_result_;
+}
+
+// Until the recorder thread has its files, or has not got them, or takes too long: then it is told to give up.
+bool Recorder::wait_opened(std::string& failure) {
+  const timespec deadline = deadline_in(kOpenTimeoutMs);
+  MutexLock lock(mutex_);
+  while (stage_ == Stage::kOpening && pthread_cond_timedwait(&changed_, &mutex_, &deadline) == 0) {
+  }
+  if (stage_ == Stage::kOpened) return true;
+  failure = stage_ == Stage::kOpening ? "opening the log took too long" : failure_;
+  stop_ = true;
+  return false;
+}
+
+const char* Recorder::version() noexcept { return event::kLibraryVersion; }
 
 bool Recorder::load_driver() noexcept {
   // libcuda is in the process when the driver calls us; the API may come before.
@@ -245,7 +251,7 @@ void Recorder::build_parts() {
   devices_ = std::make_unique<capture::DeviceQuery>(driver_);
   kernels_ = std::make_unique<capture::KernelTable>(*rows_, capacities.kernels, capacities.configs);
   resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, options_.details);
-  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams);
+  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams, &notices_);
   scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{

@@ -10,6 +10,8 @@
 #include <memory>
 #include <pthread.h>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "capture/cupti_source.h"
 #include "capture/error_board.h"
@@ -29,8 +31,14 @@ enum class StartResult { kStarted, kAlready, kNotWanted, kNoDriver, kNoCupti, kS
 
 class Recorder {
  public:
-  // Starts the one recorder with `options`; `problems` are said in its log. Called inside cuInit or from the API.
-  static StartResult start(const config::Options& options, const config::Problems& problems) noexcept;
+  // Names and values of options, as in docs/OPTIONS.md.
+  using GivenOptions = std::vector<std::pair<std::string, std::string>>;
+
+  // Starts the one recorder with the options given, the environment's on top; what is wrong with them is said in its
+  // log. Called inside cuInit or from the API.
+  static StartResult start(const GivenOptions& given) noexcept;
+
+  static const char* version() noexcept;
 
   // The one of this process, or null. Lock-free.
   static Recorder* current() noexcept;
@@ -58,6 +66,8 @@ class Recorder {
  private:
   Recorder(const config::Options& options, const config::Problems& problems);
 
+  static StartResult start_new(const config::Options& options, const config::Problems& problems);
+  bool wait_opened(std::string& failure);
   static void thread_main(void* self) noexcept;
   void run() noexcept;
   bool open_files() noexcept;  // on the recorder thread

@@ -1,14 +1,13 @@
 #include "recorder/session.h"
 
-#include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "config/option_table.h"
 #include "config/path_pattern.h"
 #include "event/schema_version.h"
+#include "event/timestamp.h"
 #include "recorder/secret_mask.h"
 
 namespace gpuflight::recorder {
@@ -90,7 +89,7 @@ event::SessionStart describe_session(const ProcessFacts& process, const config::
   if (const char* const user = std::getenv("USER")) session.user = user;
   session.t0_unix_ns = t0_unix_ns;
   session.t0_monotonic_ns = t0_monotonic_ns;
-  session.t0_rfc3339 = rfc3339(t0_unix_ns);
+  session.t0_rfc3339 = event::rfc3339(t0_unix_ns);
   for (const char* const name :
        {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "SLURM_PROCID", "SLURM_LOCALID",
         "SLURM_NTASKS", "SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"}) {
@@ -101,16 +100,6 @@ event::SessionStart describe_session(const ProcessFacts& process, const config::
   }
   session.mode = options.mode == config::Mode::kBlackbox ? "blackbox" : "stream";
   return session;
-}
-
-std::string rfc3339(std::int64_t unix_ns) {
-  const std::time_t seconds = static_cast<std::time_t>(unix_ns / 1'000'000'000);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[64];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%09lldZ", utc.tm_year + 1900, utc.tm_mon + 1,
-                utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, static_cast<long long>(unix_ns % 1'000'000'000));
-  return text;
 }
 
 }  // namespace gpuflight::recorder

@@ -25,6 +25,4 @@ ProcessFacts read_process_facts();
 event::SessionStart describe_session(const ProcessFacts& process, const config::Options& options,
                                      std::int64_t t0_unix_ns, std::int64_t t0_monotonic_ns);
 
-std::string rfc3339(std::int64_t unix_ns);
-
 }  // namespace gpuflight::recorder

@@ -17,7 +17,7 @@ using analysis::LogFacts;
 using analysis::LogSummary;
 
 constexpr const char* kUnknown = "-";
-constexpr std::size_t kLeastNameWidth = 24;
+constexpr std::size_t kLeastNameWidth = 36;
 
 struct Paint {
   bool on;
@@ -182,7 +182,24 @@ std::string trouble_text(const log::ReadStats& read) {
   return out;
 }
 
+void append_notices(std::string& out, const LogFacts& log, const Paint& paint) {
+  constexpr std::size_t kMostNotices = 5;
+  std::size_t shown = 0, more = 0;
+  for (const event::Notice& notice : log.notices) {
+    if (notice.severity == event::Severity::kInfo) continue;
+    if (++shown > kMostNotices) {
+      ++more;
+      continue;
+    }
+    const bool error = notice.severity == event::Severity::kError;
+    out += fmt::format("{}{}: {}{}\n", error ? paint.bad() : paint.warn(), error ? "error" : "warning",
+                       printable(notice.message), paint.off());
+  }
+  if (more > 0) out += fmt::format("... and {} warnings more\n", more);
+}
+
 void append_footer(std::string& out, const LogSummary& summary, const Paint& paint) {
+  for (const LogFacts& log : summary.logs()) append_notices(out, log, paint);
   for (const LogFacts& log : summary.logs()) {
     const std::string of = summary.logs().size() > 1 ? " of " + printable(log.path) : "";
     if (log.broken_lines() > 0) {

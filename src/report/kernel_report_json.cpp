@@ -1,5 +1,7 @@
 // The two forms of the report that programs read.
-#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -34,6 +36,11 @@ Json durations_json(const Durations& durations) {
               {"mean_ns", *durations.mean_ns()},
               {"min_ns", durations.each_ns.known ? Json(durations.each_ns.min) : Json(nullptr)},
               {"max_ns", durations.each_ns.known ? Json(durations.each_ns.max) : Json(nullptr)}};
+}
+
+// Occupancies come with six decimals; a mean of them has no more to say.
+std::optional<double> rounded(const std::optional<double>& value) {
+  return value ? std::optional<double>(std::round(*value * 1e6) / 1e6) : value;
 }
 
 std::string dim_json(const event::Dim3& dim) { return fmt::format("({},{},{})", dim.x, dim.y, dim.z); }
@@ -72,7 +79,7 @@ Json group_json(const LaunchGroup& group, const Shares& shares, std::uint64_t al
       {"block_threads", range_json(group.block_threads)},
       {"cluster", clusters ? Json(dim_json(group.cluster)) : Json(nullptr)},
       {"max_active_blocks", range_json(group.max_active_blocks)},
-      {"occupancy", or_null(group.mean_occupancy())},
+      {"occupancy", or_null(rounded(group.mean_occupancy()))},
       {"occupancy_range", range_json(group.occupancy)},
       {"limiting_resource", limiter_json(group)},
       {"limiting_resources", std::move(ties)},
@@ -147,7 +154,11 @@ Json log_json(const LogFacts& log) {
   for (const auto& device : log.devices) out["devices"].push_back(device_json(device));
   out["notices"] = Json::array();
   for (const auto& notice : log.notices) {
-    out["notices"].push_back(Json{{"time_ns", notice.time_ns}, {"code", notice.code}, {"message", notice.message}});
+    constexpr std::array kSeverities = {"info", "warning", "error"};
+    out["notices"].push_back(Json{{"time_ns", notice.time_ns},
+                                  {"severity", kSeverities[static_cast<std::size_t>(notice.severity)]},
+                                  {"code", notice.code},
+                                  {"message", notice.message}});
   }
   out["ledger"] = log.ledger ? ledger_json(*log.ledger) : Json(nullptr);
   out["read"] = read_json(log.read);
@@ -224,7 +235,7 @@ std::string render_csv(const LogSummary& summary, const ReportOptions& options) 
         group->configs, csv_bounds(group->num_regs), csv_bounds(group->static_shared_bytes),
         csv_bounds(group->dyn_shared_bytes),
         group->block_threads.known && !group->several_blocks ? csv_field(dim_json(group->block)) : "",
-        csv_bounds(group->block_threads), csv_number(group->mean_occupancy()), csv_bounds(group->occupancy),
+        csv_bounds(group->block_threads), csv_number(rounded(group->mean_occupancy())), csv_bounds(group->occupancy),
         limiter ? event::kLimiterNames[static_cast<std::size_t>(*limiter)] : "", csv_number(group->call.mean_ns()),
         call ? fmt::format("{}", group->call.total_ns) : "", csv_number(group->gpu.mean_ns()),
         gpu ? fmt::format("{}", group->gpu.total_ns) : "");

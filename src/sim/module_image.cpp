@@ -62,7 +62,9 @@ std::string base64_encode(std::string_view bytes) {
 std::optional<std::string> base64_decode(std::string_view text) {
   std::array<int, 256> value;
   value.fill(-1);
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) value[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
+    value[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int>(i);
+  }
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
   std::string out;
   std::uint32_t group = 0;

@@ -170,6 +170,12 @@ def simulated():
             "GPUFLIGHT_SIM_DEVICE": "h200"} if setting("SIMULATED") == "1" else {}
 
 
+def toolkit_search():
+    """The variable by which programs of the shared runtime find it. Not for Python: frameworks bring their own."""
+    folders = setting("TOOLKIT_LIB"), os.environ.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, folders))}
+
+
 def recorder_options(label, **options):
     """The variables that put the log of `label` where read_logs(label) finds it."""
     return {**LOG_OPTIONS, **simulated(), "GPUFLIGHT_LOG": log_pattern(label), **options}

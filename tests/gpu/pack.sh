@@ -11,7 +11,7 @@ rm -rf "$2"
 mkdir -p "$2"/{bin,lib,libexec,sim,programs/examples}
 folder=$(cd "$2" && pwd)
 
-find_one() { find "$build" -maxdepth 5 -name "$1" \( -type f -o -type l \) "${@:2}" -print -quit; }
+find_one() { find -L "$build" -maxdepth 5 -name "$1" \( -type f -o -type l \) "${@:2}" -print -quit; }
 take() {  # name, into: without debug information
   local path
   path=$(find_one "$1" -not -path '*/CMakeFiles/*')
@@ -27,14 +27,14 @@ take libcuda.so.1 "$folder/sim"
 take libcupti.so.13 "$folder/sim"
 # A wrapper keeps the folder of carried libraries out of everybody else's way until the command starts.
 for tool in gpuflight gpuflight-play; do
-  path=$(find "$build" -maxdepth 5 -type f -name "$tool" -perm -u+x -print -quit)
+  path=$(find -L "$build" -maxdepth 5 -type f -name "$tool" -perm -u+x -print -quit)
   if [ -z "$path" ]; then
     echo "pack.sh: $tool is not in $build" >&2
     continue
   fi
   cp "$path" "$folder/libexec/$tool"
   strip -g "$folder/libexec/$tool"
-  ldd "$path" | awk '/=> \//{print $3}' | grep -E '/lib(simdjson|fmt|spdlog|zstd)[.-]' | xargs -r cp -L -t "$folder/lib"
+  ldd "$path" | awk '/=> .*\/lib(simdjson|fmt|spdlog|zstd)[.-]/{print $3}' | xargs -r cp -L -t "$folder/lib"
   cat >"$folder/bin/$tool" <<'WRAPPER'
 #!/bin/sh
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -43,8 +43,8 @@ WRAPPER
   chmod +x "$folder/bin/$tool"
 done
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$build/programs-$arch  # kept, so that packing again is quick
+mkdir -p "$work"
 cmake -S "$here" -B "$work" -DGPUFLIGHT_GPU_ARCH="$arch" -DCMAKE_CUDA_ARCHITECTURES="${arch#sm_}" >"$work/log" 2>&1 &&
   cmake --build "$work" -j "$(nproc)" >>"$work/log" 2>&1 || { tail -n 30 "$work/log" >&2; exit 1; }
 for program in "$work"/* "$work"/examples/*; do

@@ -3,7 +3,7 @@
 Writes one cubin for each module of the plan, with kernels of the plan's names, as near to its registers, shared and
 local memory and barriers as the compiler goes, and FOLDER/plan.json: the plan with the facts that the compiler
 reported in the place of the wishes. Played on a GPU with --kernels FOLDER and on the simulated device, that one plan
-must leave the same log.
+must leave the same log. Modules that name a source of their own are compiled from it, by tests/plans/make_kernels.py.
 """
 import argparse
 import json
@@ -12,6 +12,10 @@ import re
 import subprocess
 import sys
 import tempfile
+
+PLANS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "plans")
+sys.path.insert(0, PLANS)
+import make_kernels  # noqa: E402
 
 # Volatile loads may not pass volatile stores: all `live` values are in registers in between. Never executed.
 PRELUDE = """
@@ -113,12 +117,18 @@ def generate(plan, folder, nvcc, arch):
     plan = json.loads(json.dumps(plan))
     for module_id, module in plan["modules"].items():
         kernels = module["kernels"]
+        cubin = os.path.join(folder, module.get("file", module_id + ".cubin"))
+        if "source" in module:
+            facts = make_kernels.compile_module(nvcc, os.path.join(PLANS, module["source"]), arch, cubin)
+            for kernel in kernels.values():
+                kernel.update(facts[kernel["name"]])
+            continue
         for kernel_id, kernel in kernels.items():
             if not identifier(kernel.get("name", "")) or "name_length" in kernel:
                 raise ValueError(f"kernel {kernel_id}: its name is no C identifier")
         chosen = choose(kernels, nvcc, arch)
         text = "".join(source_of(k["name"], k, *chosen[kernel_id]) for kernel_id, k in kernels.items())
-        facts = compile_cubin(nvcc, arch, text, os.path.join(folder, module.get("file", module_id + ".cubin")))
+        facts = compile_cubin(nvcc, arch, text, cubin)
         for kernel in kernels.values():
             kernel.update(facts[kernel["name"]])
     with open(os.path.join(folder, "plan.json"), "w") as f:

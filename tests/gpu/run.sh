@@ -100,11 +100,13 @@ GF_TREE=$tree GF_QUICK=$quick GF_CUPTI=$cupti GF_NVCC=$nvcc GF_TOOLKIT_LIB=${too
 # What the generated kernels of the plans are compiled for.
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -dc 0-9)
 GF_ARCH=sm_${capability:-90}
-export GF_ARCH GF_LIB GF_CLI GF_PLAY GF_SIM GF_COUNTER GF_PROGRAMS GF_EXAMPLES GF_TREE GF_QUICK GF_CUPTI GF_NVCC GF_TOOLKIT_LIB
+export GF_ARCH GF_LIB GF_CLI GF_PLAY GF_SIM GF_COUNTER GF_PROGRAMS GF_EXAMPLES GF_TREE GF_QUICK GF_CUPTI GF_NVCC
+export GF_TOOLKIT_LIB
 if [ -n "$simulated" ]; then
   export GF_SIMULATED=1 GF_CUPTI=$GF_SIM/libcupti.so.13
   only=${only:-forms,parity,launch_cost,preload_cost}
 fi
+if [ -z "$simulated" ] && ! nvidia-smi -L >/dev/null 2>&1; then say "nvidia-smi sees no GPU here"; fi
 say "library ${GF_LIB:-none}, command line ${GF_CLI:-none}, libcupti ${GF_CUPTI:-none}"
 
 python3 "$here/runner.py" --only "$only" --out "$out" --scratch "$scratch" --limit "$limit" --command "$command" $keep

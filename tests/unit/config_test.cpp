@@ -155,7 +155,8 @@ TEST(OptionTable, MalformedValueIsOneClearLineAndTheDefaultStands) {
 TEST(OptionTable, UnknownNameGetsASuggestion) {
   Options options;
   const Problems problems = parse({"GPUFLIGHT_LOGMAX=1G", "GPUFLIGHT_MDOE=stream", "GPUFLIGHT_SOMETHING_ELSE=1",
-                                   "GPUFLIGHT_SIM_PLAN=x", "GPUFLIGHT_TEST_Y=1", "GPUFLIGHT_X_RUN=1", "GPUFLIGHT_LIB=/x"},
+                                   "GPUFLIGHT_SIM_PLAN=x", "GPUFLIGHT_TEST_Y=1", "GPUFLIGHT_X_RUN=1",
+                                   "GPUFLIGHT_RUN_Y=1", "GPUFLIGHT_LIB=/x"},
                                   options);
   ASSERT_EQ(problems.lines.size(), 3u);
   EXPECT_EQ(problems.lines[0],

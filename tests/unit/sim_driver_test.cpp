@@ -333,6 +333,27 @@ TEST(SimCapture, ForbiddenCallsElsewhereLoseItUnlessRelaxed) {
   });
 }
 
+TEST(SimCapture, TheDefaultStreamMustNotDependOnACapturedOne) {
+  in_child({}, [] {
+    start();
+    const CUfunction k = function(load({{kernel("k")}}), "k");
+    CUstream blocking = nullptr, free_stream = nullptr;
+    ASSERT_EQ(cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    ASSERT_EQ(cuStreamBeginCapture(free_stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    EXPECT_EQ(launch(k, 1, 32), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamEndCapture(free_stream, &graph), CUDA_SUCCESS);
+    CUstreamCaptureStatus status;
+    ASSERT_EQ(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_SUCCESS);  // asking did no harm
+    ASSERT_EQ(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    EXPECT_EQ(launch(k, 1, 32), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  });
+}
+
 TEST(SimDriver, ProcAddressesFollowTheVersionAskedFor) {
   in_child({}, [] {
     const auto get = [](const char* name, int version, cuuint64_t flags) {

@@ -1,4 +1,4 @@
-// The simulated device reads its configuration once per process, so each test that needs one of its own runs in a child.
+// The simulated device reads its configuration once per process: each test that needs one of its own runs in a child.
 #pragma once
 
 #include <cuda.h>

@@ -1,6 +1,8 @@
 #include "doctor_checks.h"
 
 #include <fmt/format.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -98,6 +100,16 @@ FileSystem file_system_of(const fs::path& folder) {
 fs::path existing_parent(fs::path folder) {
   while (!is_there(folder) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
   return folder;
+}
+
+// Rights alone do not tell: read-only mounts, quotas and file systems of the kernel's own say no for other reasons.
+bool takes_files(const fs::path& folder) {
+  std::string name = (folder / ".gpuflight-XXXXXX").string();
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return false;
+  ::close(fd);
+  ::unlink(name.c_str());
+  return true;
 }
 
 void check_room(Findings& findings, const fs::path& place, const config::Options& options) {
@@ -254,7 +266,7 @@ Findings check_log_folder() {
   std::error_code error;
   const fs::path folder = fs::absolute(log.path, error).parent_path();
   const fs::path place = existing_parent(folder);
-  const bool writable = ::access(place.c_str(), W_OK | X_OK) == 0;
+  const bool writable = takes_files(place);
   const FileSystem system = file_system_of(place);
   Finding finding{"log_folder", Health::kFine, fmt::format("{} ({})", folder.string(), system.name), ""};
   if (!writable) {

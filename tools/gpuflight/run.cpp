@@ -94,7 +94,7 @@ std::string find_program(const std::string& name) {
     const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
     const int error = state(candidate);
     if (error == 0) return candidate;
-    if (error == EACCES) first_error = error;
+    if (error != ENOENT) first_error = EACCES;  // a folder of that name is no program either
     begin = end + 1;
   }
   throw refuse(first_error);

@@ -2,11 +2,15 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "analysis/log_summary.h"
 #include "failure.h"
@@ -95,25 +99,75 @@ Scanned scan(const std::vector<RecordedProcess>& processes, std::string& out) {
   return scanned;
 }
 
-std::string headline(const Scanned& scanned) {
-  const analysis::LaunchGroup totals = scanned.summary.totals();
-  std::uint64_t launches = 0, graphs = 0, lost = 0;
-  for (const analysis::LogFacts& log : scanned.summary.logs()) {
-    // session_end knows the number even where only a part of the log has been read.
-    launches += log.end && scanned.whole ? log.launches : std::max(log.launches, log.end ? log.end->launches : 0);
-    graphs += log.graph_launches;
-    lost += log.lost();
+// The end of a log, without reading what is before it: for a log too big to be read now.
+nlohmann::json last_line(const std::string& path) {
+  constexpr std::streamoff kMostBytes = 16 << 10;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return {};
+  file.seekg(std::max<std::streamoff>(0, size - kMostBytes));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  nlohmann::json line = nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  return line.is_object() && line.value("type", "") == "session_end" ? line : nlohmann::json();
+}
+
+std::uint64_t number(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+struct Counts {
+  std::uint64_t launches = 0, graphs = 0, failed = 0, lost = 0;
+  bool exact = true;
+};
+
+Counts count(const Scanned& scanned) {
+  Counts counts;
+  for (std::size_t i = 0; i < scanned.logs.size(); ++i) {
+    const analysis::LogFacts& log = scanned.summary.logs()[i];
+    const nlohmann::json end = scanned.whole ? nlohmann::json() : last_line(scanned.logs[i].log_path);
+    if (end.is_object()) {
+      counts.launches += number(end, "launches");
+      counts.graphs += number(end, "graph_launches");
+      counts.failed += number(end, "failed");
+      counts.lost += number(end, "lost");
+      continue;
+    }
+    counts.exact = counts.exact && scanned.whole;
+    counts.launches += log.launches;
+    counts.graphs += log.graph_launches;
+    counts.failed += log.failed;
+    counts.lost += log.lost();
   }
-  std::string text = fmt::format(
-      "{}{} launch{} of {} kernel{} in {} process{}", scanned.whole ? "" : "more than ", report::count_text(launches),
-      launches == 1 ? "" : "es", report::count_text(scanned.summary.kernels()),
-      scanned.summary.kernels() == 1 ? "" : "s", scanned.logs.size(), scanned.logs.size() == 1 ? "" : "es");
-  if (graphs > 0) text += fmt::format(", {} graph launches", report::count_text(graphs));
-  if (const auto limiter = totals.main_limiter()) {
+  return counts;
+}
+
+// What kept a recorder from its work, of the first process that has something to say.
+std::string first_error(const Scanned& scanned) {
+  for (const analysis::LogFacts& log : scanned.summary.logs()) {
+    for (const event::Notice& notice : log.notices) {
+      if (notice.severity == event::Severity::kError) {
+        return fmt::format("gpuflight: {}\n", report::printable(notice.message));
+      }
+    }
+  }
+  return {};
+}
+
+std::string headline(const Scanned& scanned) {
+  const Counts counts = count(scanned);
+  const std::size_t kernels = scanned.summary.kernels(), processes = scanned.logs.size();
+  std::string text = fmt::format("{}{} launch{} of {} kernel{} in {} process{}", counts.exact ? "" : "more than ",
+                                 report::count_text(counts.launches), counts.launches == 1 ? "" : "es",
+                                 report::count_text(kernels), kernels == 1 ? "" : "s", processes,
+                                 processes == 1 ? "" : "es");
+  if (counts.graphs > 0) text += fmt::format(", {} graph launches", report::count_text(counts.graphs));
+  if (const auto limiter = scanned.summary.totals().main_limiter()) {
     text += fmt::format("; most are limited by {}", event::kLimiterNames[static_cast<std::size_t>(*limiter)]);
   }
-  if (totals.failed > 0) text += fmt::format("; {} failed", report::count_text(totals.failed));
-  if (lost > 0) text += fmt::format("; {} events lost", report::count_text(lost));
+  if (counts.failed > 0) text += fmt::format("; {} failed", report::count_text(counts.failed));
+  if (counts.lost > 0) text += fmt::format("; {} events lost", report::count_text(counts.lost));
   return text;
 }
 
@@ -124,6 +178,7 @@ std::string run_summary(const std::vector<RecordedProcess>& processes, const Chi
   std::string out = how_it_ended(result);
   const Scanned scanned = scan(processes, out);
   if (scanned.logs.empty()) return out + (processes.empty() ? nothing_recorded(remarks) : std::string());
+  out += first_error(scanned);
   out += "gpuflight: " + headline(scanned) + "\n";
 
   std::uint64_t bytes = 0;

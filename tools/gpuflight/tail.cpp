@@ -37,6 +37,7 @@ constexpr const char* kExamples =
 constexpr auto kPause = std::chrono::milliseconds(40);
 constexpr auto kGoneAfter = std::chrono::seconds(2);
 constexpr std::size_t kFlushBytes = 1 << 16;
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 struct TailOptions {
   std::string target;
@@ -58,7 +59,7 @@ class Tail {
   int follow(const std::string& path) {
     log::ReadOptions read;
     read.follow = options_.follow;
-    read.rotated = options_.last == std::numeric_limits<std::size_t>::max();
+    read.rotated = options_.last == kAll;
     log::LogReader reader = opened(path, read);
     if (!options_.json) pending_ += line_.heading();
     log::LogEvent event;
@@ -81,6 +82,7 @@ class Tail {
   }
 
  private:
+  // A log that comes after us is shown from its first line on.
   log::LogReader opened(const std::string& path, const log::ReadOptions& read) {
     bool said = false;
     for (;;) {
@@ -91,6 +93,7 @@ class Tail {
         throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
       if (!said) fmt::print(stderr, "gpuflight: waiting for '{}'\n", path);
       said = true;
+      options_.last = kAll;
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -109,7 +112,7 @@ class Tail {
     }
     kept_.push_back(std::move(text));
     if (kept_.size() > options_.last) kept_.pop_front();
-    if (options_.last == std::numeric_limits<std::size_t>::max() && kept_.size() >= 1024) spill();
+    if (options_.last == kAll && kept_.size() >= 1024) spill();
   }
 
   bool wanted(const log::LogEvent& event) {
@@ -151,8 +154,14 @@ class Tail {
   }
 
   void say_how_it_ended(const log::ReadStats& stats) const {
-    if (stats.trouble_total() > 0) {
-      fmt::print(stderr, "gpuflight: {} lines could not be read\n", report::count_text(stats.trouble_total()));
+    const std::uint64_t missed = stats[log::Trouble::kMissedSegment].count;
+    if (missed > 0) {
+      fmt::print(stderr, "gpuflight: {} segments were rotated away before they could be shown\n",
+                 report::count_text(missed));
+    }
+    if (stats.trouble_total() > missed) {
+      fmt::print(stderr, "gpuflight: {} lines could not be read\n",
+                 report::count_text(stats.trouble_total() - missed));
     }
     if (ended_) {
       fmt::print(stderr, "gpuflight: the recording ended ({}) after {}: {} launches, {} failed, {} events lost\n",
@@ -178,7 +187,7 @@ class Tail {
 };
 
 std::size_t parse_last(const std::string& text) {
-  if (text == "all") return std::numeric_limits<std::size_t>::max();
+  if (text == "all") return kAll;
   std::size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@ constexpr std::array kVerbs = {
     Verb{"run", "Record", "run a program and record its kernel launches", run_verb},
     Verb{"tail", "Look", "follow a log while it grows, one line per kernel", tail_verb},
     Verb{"report", "Look", "table of the kernels of one or more logs", report_verb},
+    Verb{"recover", "Look", "what a crash kept from the log, and how the program ended", recover_verb},
     Verb{"dump", "Command", "make a black box write its last events into its log", dump_verb},
     Verb{"pause", "Command", "stop recording a running process", pause_verb},
     Verb{"resume", "Command", "go on recording it", resume_verb},
@@ -22,19 +23,20 @@ constexpr std::array kVerbs = {
     Verb{"doctor-probe", nullptr, "looks at CUDA from inside a preloaded process; doctor starts it", doctor_probe_verb},
 };
 
+// Insertions, deletions, changes and swaps of neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
+      const bool same = a[i - 1] == b[j - 1];
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
-  return row[b.size()];
+  return d[a.size()][b.size()];
 }
 
 }  // namespace
@@ -63,6 +65,7 @@ std::string short_help() {
 
 std::string nearest_word(std::string_view word, std::span<const std::string> known) {
   std::string best;
+  if (word.size() > 64) return best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : known) {
     const bool begins = word.size() >= 2 && candidate.starts_with(word);

@@ -12,6 +12,7 @@ void forget(const std::shared_ptr<Capture>& capture) {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);
   if (d.captures.erase(capture) == 0) return;
+  d.all_captures.fetch_sub(1);
   if (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL) d.global_captures.fetch_sub(1);
   if (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread == thread_number()) {
     --thread_state().local_captures;
@@ -28,8 +29,8 @@ void release_streams(Capture& capture) {
   capture.tails.clear();
 }
 
-CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode* dependencies,
-               std::size_t count) {
+CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, CUgraph into,
+               const CUgraphNode* dependencies, std::size_t count) {
   Context* context = nullptr;
   if (const CUresult error = current_context(&context)) return error;
   Stream* stream = nullptr;
@@ -58,6 +59,7 @@ CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, CUgra
     const std::lock_guard lock(d.mutex);
     d.captures.insert(capture);
   }
+  d.all_captures.fetch_add(1);
   if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL) d.global_captures.fetch_add(1);
   if (mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) ++thread_state().local_captures;
   stream->capture = std::move(capture);
@@ -120,12 +122,7 @@ CUresult info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, c
   Stream* stream = nullptr;
   if (const CUresult error = find_stream(*context, handle, per_thread, &stream)) return error;
   if (!stream->capturing.load(std::memory_order_acquire)) {
-    if (stream->legacy && driver().global_captures.load() > 0) {
-      // The question itself would depend on the captured streams.
-      for (const Stream* other : context->streams) {
-        if (other->blocking() && other->capturing.load()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-      }
-    }
+    if (const CUresult error = check_implicit_dependency(*stream, false)) return error;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   }
@@ -166,6 +163,18 @@ CUresult check_unsafe_call() {
     forbidden = true;
   }
   return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult check_implicit_dependency(const Stream& stream, bool lose) {
+  if (!stream.legacy || driver().all_captures.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  Context& context = *stream.context;
+  const std::lock_guard lock(context.mutex);
+  for (const Stream* other : context.streams) {
+    if (!other->blocking() || !other->capturing.load(std::memory_order_acquire)) continue;
+    if (lose) other->capture->invalidated.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return CUDA_SUCCESS;
 }
 
 void abandon_capture(Stream& stream) {

@@ -49,8 +49,7 @@ CUresult destroy(CUcontext handle) {
 CUresult retain_primary(CUcontext* out, CUdevice device) {
   if (const CUresult error = check_device(device)) return error;
   Driver& d = driver();
-  static std::mutex mutex;  // held while the context is made and its callback runs: a second retain waits for both
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(d.primary_mutex);
   if (d.primary[device] == nullptr) d.primary[device] = create_context(device, d.primary_flags[device], true);
   if (d.primary[device] == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   ++d.primary_references[device];
@@ -61,6 +60,7 @@ CUresult retain_primary(CUcontext* out, CUdevice device) {
 CUresult drop_primary(CUdevice device, bool reset) {
   if (const CUresult error = check_device(device)) return error;
   Driver& d = driver();
+  const std::lock_guard lock(d.primary_mutex);
   Context* context = d.primary[device];
   if (context == nullptr) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   if (!reset && --d.primary_references[device] > 0) return CUDA_SUCCESS;
@@ -209,6 +209,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   SIM_TRACED(cuDevicePrimaryCtxSetFlags_v2, (dev, flags), {
     if (const CUresult error = check_device(dev)) return error;
+    const std::lock_guard lock(driver().primary_mutex);
     driver().primary_flags[dev] = flags;
     return CUDA_SUCCESS;
   });
@@ -217,6 +218,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   SIM_TRACED(cuDevicePrimaryCtxGetState, (dev, flags, active), {
     if (const CUresult error = check_device(dev)) return error;
+    const std::lock_guard lock(driver().primary_mutex);
     *flags = driver().primary_flags[dev];
     *active = driver().primary[dev] != nullptr;
     return CUDA_SUCCESS;

@@ -119,7 +119,8 @@ constexpr ErrorText kErrors[] = {
 #undef SIM_ERROR
 
 const ErrorText* find_error(CUresult code) {
-  const auto* found = std::find_if(std::begin(kErrors), std::end(kErrors), [&](const ErrorText& e) { return e.code == code; });
+  const auto* found =
+      std::find_if(std::begin(kErrors), std::end(kErrors), [&](const ErrorText& e) { return e.code == code; });
   return found != std::end(kErrors) ? found : nullptr;
 }
 

@@ -193,13 +193,16 @@ void free_allocation(Driver& d, std::uintptr_t address, const Allocation& a) {
                { return copy_any(dst, src, ByteCount, nullptr, PER_THREAD, true); });                                 \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD8_v2##SYNC(CUdeviceptr dstDevice, unsigned char uc, size_t N) {                           \
-    SIM_TRACED(cuMemsetD8_v2##SYNC, (dstDevice, uc, N), { return fill(dstDevice, uc, N, nullptr, PER_THREAD, false); }); \
+    SIM_TRACED(cuMemsetD8_v2##SYNC, (dstDevice, uc, N),                                                               \
+               { return fill(dstDevice, uc, N, nullptr, PER_THREAD, false); });                                       \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD16_v2##SYNC(CUdeviceptr dstDevice, unsigned short us, size_t N) {                         \
-    SIM_TRACED(cuMemsetD16_v2##SYNC, (dstDevice, us, N), { return fill(dstDevice, us, N, nullptr, PER_THREAD, false); }); \
+    SIM_TRACED(cuMemsetD16_v2##SYNC, (dstDevice, us, N),                                                              \
+               { return fill(dstDevice, us, N, nullptr, PER_THREAD, false); });                                       \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD32_v2##SYNC(CUdeviceptr dstDevice, unsigned int ui, size_t N) {                           \
-    SIM_TRACED(cuMemsetD32_v2##SYNC, (dstDevice, ui, N), { return fill(dstDevice, ui, N, nullptr, PER_THREAD, false); }); \
+    SIM_TRACED(cuMemsetD32_v2##SYNC, (dstDevice, ui, N),                                                              \
+               { return fill(dstDevice, ui, N, nullptr, PER_THREAD, false); });                                       \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyHtoDAsync_v2##ASYNC(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,          \
                                                CUstream hStream) {                                                    \

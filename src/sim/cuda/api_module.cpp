@@ -347,7 +347,8 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction functi
 }
 
 CUresult CUDAAPI cuFuncLoad(CUfunction function) {
-  SIM_TRACED(cuFuncLoad, (function), { return state_of(function) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; });
+  SIM_TRACED(cuFuncLoad, (function),
+             { return state_of(function) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; });
 }
 
 }  // extern "C"

@@ -122,7 +122,8 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
     if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (!sim_config().board.cluster_launch) return CUDA_ERROR_NOT_SUPPORTED;
     const std::uint64_t size = cluster_size(*config, *state);
-    if (size == 0 || size > (state->non_portable_cluster.load() != 0 ? 16u : 8u)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    const unsigned largest = state->non_portable_cluster.load() != 0 ? 16 : 8;
+    if (size == 0 || size > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     *numClusters = max_clusters(*state, *config, size);
     return CUDA_SUCCESS;
   });

@@ -21,7 +21,7 @@ Driver& driver() {
 }
 
 SimHooks& hooks() {
-  static SimHooks instance;  // constant-initialized: no guard on the way
+  static constinit SimHooks instance;  // no guard on the way
   return instance;
 }
 

@@ -37,10 +37,13 @@ struct Driver {
   GraphNodePool graph_nodes;
   GraphExecPool graph_execs;
 
-  std::mutex mutex;  // everything below
+  // Recursive: a primary context is made under it, and the callback that tells of it may ask for that context.
+  std::recursive_mutex primary_mutex;
   std::array<Context*, kMaxDevices> primary{};
   std::array<int, kMaxDevices> primary_references{};
   std::array<unsigned, kMaxDevices> primary_flags{};
+
+  std::mutex mutex;  // everything below
   std::map<std::uintptr_t, Allocation> allocations;
   std::array<std::int64_t, kMaxDevices> used_bytes{};
   std::set<std::shared_ptr<Capture>> captures;
@@ -54,6 +57,7 @@ struct Driver {
   std::atomic<std::uint64_t> next_capture{1};
   std::atomic<std::uint64_t> launches{0};  // counted only while a fault waits for the N-th
   std::atomic<int> global_captures{0};     // captures in global mode under way, all threads
+  std::atomic<int> all_captures{0};        // in any mode
 };
 
 Driver& driver();
@@ -127,6 +131,9 @@ std::int64_t occupy_timeline(Stream& stream, std::int64_t duration_ns, std::int6
 
 // Leaves the capture the stream takes part in, if any; that capture is lost.
 void abandon_capture(Stream& stream);
+// Work on the legacy default stream would depend on captured work of a blocking stream: 906, and that capture is lost.
+// Only asking (`lose` false) is refused as well but does no harm.
+CUresult check_implicit_dependency(const Stream& stream, bool lose);
 CUresult join_capture(Stream& stream, const std::shared_ptr<Capture>& capture, const std::vector<GraphNode*>& tail);
 
 Graph* create_graph();

@@ -154,6 +154,7 @@ CUresult run_launch(Context& context, Stream& stream, const KernelLaunch& launch
     }
     return capture_node(stream, std::move(node));
   }
+  if (const CUresult error = check_implicit_dependency(stream, true)) return error;
   const std::int64_t duration = duration_of(launch);
   const std::int64_t start = occupy_timeline(stream, duration, 0);
   const std::int64_t end = std::min(start, kForeverNs) + duration;
@@ -169,6 +170,7 @@ CUresult run_work(Stream& stream, CUgraphNodeType type, std::int64_t duration_ns
     node.duration_ns = duration_ns;
     return capture_node(stream, std::move(node));
   }
+  if (const CUresult error = check_implicit_dependency(stream, true)) return error;
   occupy_timeline(stream, duration_ns, 0);
   return CUDA_SUCCESS;
 }

@@ -23,7 +23,8 @@ std::int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
 // The newest struct this was built with; older ones are prefixes of it, newer ones it with more behind.
 using Newest = CUpti_ActivityKernel10;
 static_assert(offsetof(Newest, start) == 16 && offsetof(Newest, end) == 24 && offsetof(Newest, correlationId) == 92);
-static_assert(offsetof(Newest, name) == 104 && offsetof(Newest, graphNodeId) == 144 && offsetof(Newest, graphId) == 156);
+static_assert(offsetof(Newest, name) == 104);
+static_assert(offsetof(Newest, graphNodeId) == 144 && offsetof(Newest, graphId) == 156);
 static_assert(offsetof(CUpti_ActivityKernel9, maxActiveClusters) == offsetof(Newest, maxActiveClusters));
 static_assert(offsetof(CUpti_ActivityKernel8, localMemoryTotal_v2) == offsetof(Newest, localMemoryTotal_v2));
 

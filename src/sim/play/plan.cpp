@@ -162,7 +162,8 @@ std::vector<PlanOp> read_ops(const json& list, const Plan& plan);
 
 PlanOp read_op(const json& j, const Plan& plan) {
   const std::string name = j.at("op").get<std::string>();
-  const auto* found = std::find_if(std::begin(kOpNames), std::end(kOpNames), [&](const OpName& o) { return o.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kOpNames), std::end(kOpNames), [&](const OpName& o) { return o.name == name; });
   if (found == std::end(kOpNames)) fail("unknown op \"" + name + "\"");
   only_keys(j, {"op",     "times",  "expect",   "kernel",  "form",    "ptsz",      "grid",  "block",    "cluster",
                 "dynamic_shared",   "carveout", "cooperative", "programmatic",     "stream", "name",    "graph",

@@ -81,6 +81,15 @@ void Player::start_driver() {
   }
 }
 
+// After an error that sticks these fail, and there is nothing else to do.
+void Player::stop_driver() {
+  for (const auto& [id, loaded] : modules_) {
+    if (loaded.library != nullptr) cuLibraryUnload(loaded.library);
+    cuModuleUnload(loaded.module);
+  }
+  cuDevicePrimaryCtxRelease(device_);
+}
+
 std::string Player::image_of(const PlanModule& module) const {
   if (options_.kernels.empty()) {
     ModuleImage image;
@@ -138,6 +147,7 @@ bool Player::play() {
   }
   for (std::thread& thread : threads) thread.join();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  stop_driver();
   if (!options_.result.empty()) write_result(seconds.count());
   bool good = true;
   for (const ThreadResult& r : results_) {

@@ -74,6 +74,7 @@ class Player {
  private:
   friend class ThreadPlayer;
   void start_driver();
+  void stop_driver();
   void map_counters(std::size_t threads);
   std::string image_of(const PlanModule& module) const;
   void write_result(double seconds) const;

@@ -227,7 +227,8 @@ CUresult ThreadPlayer::load_module(const PlanOp& op) {
   modules_[op.name] = loaded;
   for (const PlanKernel& kernel : module->kernels) {
     const auto& ids = player_.plan_.kernel_ids;
-    KernelHandles& handles = kernels_[static_cast<std::size_t>(std::find(ids.begin(), ids.end(), kernel.id) - ids.begin())];
+    const auto place = std::find(ids.begin(), ids.end(), kernel.id) - ids.begin();
+    KernelHandles& handles = kernels_[static_cast<std::size_t>(place)];
     handles = {};
     const char* name = kernel.image.name.c_str();
     if (library) {
@@ -255,7 +256,9 @@ CUresult ThreadPlayer::set_attribute(const PlanOp& op) {
   const auto& ids = player_.plan_.kernel_ids;
   launch.kernel = op.name;
   launch.kernel_index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), op.name) - ids.begin());
-  if (launch.kernel_index == ids.size()) throw std::runtime_error("set_attribute of unknown kernel \"" + op.name + "\"");
+  if (launch.kernel_index == ids.size()) {
+    throw std::runtime_error("set_attribute of unknown kernel \"" + op.name + "\"");
+  }
   const KernelHandles handles = handles_of(launch);
   const int value = static_cast<int>(op.value);
   if (handles.kernel != nullptr) {

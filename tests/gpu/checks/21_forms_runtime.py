@@ -10,8 +10,8 @@ with g.Check() as check:
     runs = {}
     for build in ("static", "shared", "ptds"):
         command = [g.program("forms_runtime_" + build)]
-        runs[build, "preload"] = g.start_preloaded(build + "_preload", command)
-        runs[build, "injection"] = g.start_injected(build + "_injection", command)
+        runs[build, "preload"] = g.start_preloaded(build + "_preload", command, extra=g.toolkit_search())
+        runs[build, "injection"] = g.start_injected(build + "_injection", command, extra=g.toolkit_search())
     seen = {}
     for (build, way), started in runs.items():
         label = f"{build}_{way}"

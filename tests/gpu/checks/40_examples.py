@@ -29,8 +29,7 @@ with g.Check() as check:
     check.expect_equal(sorted(sources - set(built) - {"api_scope"}), [], "examples not built")
     start = g.start_under_run if g.setting("CLI") else g.start_preloaded
     # One is built for the shared runtime.
-    folders = g.setting("TOOLKIT_LIB"), os.environ.get("LD_LIBRARY_PATH")
-    search = {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, folders))}
+    search = g.toolkit_search()
     launches = 0
     # A few at once: they are small, but some measure themselves.
     for i in range(0, len(built), 4):

@@ -1,0 +1,229 @@
+#include "analysis/log_summary.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuflight::analysis {
+namespace {
+
+log::KernelEventLine kernel(const std::string& name, std::uint32_t block = 256) {
+  log::KernelEventLine line;
+  line.kernel.name = name;
+  line.kernel.num_regs = 16;
+  line.kernel.static_shared_bytes = 16384;
+  line.shape.block = {block, 1, 1};
+  line.config_known = true;
+  line.details = true;
+  line.occupancy.source = event::OccupancySource::kDriver;
+  line.occupancy.max_active_blocks = 5;
+  line.occupancy.limiter = event::Limiter::kSharedMem;
+  line.occupancy.limiters = event::limiter_bit(event::Limiter::kSharedMem);
+  line.occupancy_ratio = 0.833333;
+  line.launch.stream = event::StreamId(1);
+  line.launch.thread = 7;
+  line.launch.status = 0;
+  line.launch.call_ns = 1000;
+  return line;
+}
+
+log::KernelSummaryLine summary_of(const log::KernelEventLine& kernel, std::uint64_t count, bool session) {
+  log::KernelSummaryLine line;
+  line.kernel = kernel.kernel;
+  line.shape = kernel.shape;
+  line.occupancy = kernel.occupancy;
+  line.config_known = line.details = true;
+  line.occupancy_ratio = kernel.occupancy_ratio;
+  line.summary.count = count;
+  line.summary.session = session;
+  line.summary.call_total_ns = count * 1000;
+  line.summary.call_min_ns = 900;
+  line.summary.call_max_ns = 1100;
+  return line;
+}
+
+TEST(LogSummary, KernelsAreOneGroupConfigurationsAreTold) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(kernel("f", 256));
+  summary.add(kernel("f", 256));
+  summary.add(kernel("f", 128));
+  summary.add(kernel("g"));
+  summary.end_log({});
+  ASSERT_EQ(summary.groups().size(), 2u);
+  const LaunchGroup& f = summary.groups()[0];
+  EXPECT_EQ(f.label, "f");
+  EXPECT_EQ(f.launches, 3u);
+  EXPECT_EQ(f.configs, 2u);
+  EXPECT_TRUE(f.several_blocks);
+  EXPECT_EQ(f.block_threads.min, 128u);
+  EXPECT_EQ(f.block_threads.max, 256u);
+  EXPECT_EQ(f.call.total_ns, 3000);
+  EXPECT_EQ(summary.kernels(), 2u);
+  EXPECT_EQ(summary.totals().launches, 4u);
+  EXPECT_EQ(summary.totals().configs, 3u);
+}
+
+TEST(LogSummary, ByConfigKeepsThemApart) {
+  LogSummary summary(GroupBy::kConfig);
+  summary.begin_log("a");
+  summary.add(kernel("f", 256));
+  summary.add(kernel("f", 128));
+  EXPECT_EQ(summary.groups().size(), 2u);
+  EXPECT_EQ(summary.groups()[1].label, "f");
+}
+
+TEST(LogSummary, CapturedLaunchesAreNotExecuted) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  auto captured = kernel("f");
+  captured.launch.captured = true;
+  auto refused = kernel("f");
+  refused.launch.status = 701;
+  summary.add(captured);
+  summary.add(refused);
+  summary.add(kernel("f"));
+  const LaunchGroup& f = summary.groups()[0];
+  EXPECT_EQ(f.launches, 2u);
+  EXPECT_EQ(f.captured, 1u);
+  EXPECT_EQ(f.failed, 1u);
+  EXPECT_EQ(summary.logs()[0].captured, 1u);
+}
+
+TEST(LogSummary, SecondsAddUpTheSessionDoesNot) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(kernel("f"));
+  summary.add(summary_of(kernel("f"), 10, false));
+  summary.add(summary_of(kernel("f"), 10, false));
+  summary.add(summary_of(kernel("f"), 21, true));
+  EXPECT_EQ(summary.groups()[0].launches, 21u);
+  EXPECT_EQ(summary.groups()[0].call.total_ns, 21000);
+  EXPECT_EQ(summary.logs()[0].summarised, 20u);
+}
+
+TEST(LogSummary, TheSessionTellsOfDeletedSegments) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(kernel("f"));
+  summary.add(summary_of(kernel("f"), 100, true));
+  summary.add(summary_of(kernel("gone"), 5, true));
+  EXPECT_EQ(summary.groups()[0].launches, 100u);
+  EXPECT_EQ(summary.groups()[1].launches, 5u);
+  EXPECT_EQ(summary.totals().launches, 105u);
+}
+
+TEST(LogSummary, LogsAreMergedByContents) {
+  LogSummary summary(GroupBy::kKernel);
+  for (const char* path : {"a", "b"}) {
+    summary.begin_log(path);
+    summary.add(kernel("f"));
+    summary.add(summary_of(kernel("f"), 1, true));  // each log's own
+    summary.end_log({});
+  }
+  ASSERT_EQ(summary.groups().size(), 1u);
+  EXPECT_EQ(summary.groups()[0].launches, 2u);
+  EXPECT_EQ(summary.groups()[0].configs, 1u);
+  EXPECT_EQ(summary.logs().size(), 2u);
+}
+
+TEST(LogSummary, StreamsOfDifferentProcessesAreDifferent) {
+  LogSummary summary(GroupBy::kStream);
+  for (const std::int64_t pid : {10, 20}) {
+    summary.begin_log("x");
+    log::SessionStartLine start;
+    start.session.pid = pid;
+    summary.add(start);
+    event::StreamInfo info;
+    info.stream = event::StreamId(1);
+    info.kind = event::StreamInfo::Kind::kLegacyDefault;
+    summary.add(info);
+    summary.add(kernel("f"));
+    summary.add(kernel("g"));
+  }
+  ASSERT_EQ(summary.groups().size(), 2u);
+  EXPECT_EQ(summary.groups()[0].label, "stream 1 (default) of process 10");
+  EXPECT_EQ(summary.groups()[1].label, "stream 1 (default) of process 20");
+  EXPECT_EQ(summary.groups()[1].configs, 2u);
+}
+
+TEST(LogSummary, ScopesAndThreadsAndDevices) {
+  auto scoped = kernel("f");
+  scoped.scope = "step/forward";
+  LogSummary scopes(GroupBy::kScope), threads(GroupBy::kThread), devices(GroupBy::kDevice);
+  for (LogSummary* summary : {&scopes, &threads, &devices}) {
+    summary->begin_log("a");
+    log::DeviceInfoLine device;
+    device.device.name = "Board";
+    device.device.uuid = "GPU-1";
+    summary->add(device);
+    summary->add(scoped);
+    summary->add(kernel("f"));
+  }
+  ASSERT_EQ(scopes.groups().size(), 2u);
+  EXPECT_EQ(scopes.groups()[0].label, "step/forward");
+  EXPECT_EQ(scopes.groups()[1].label, kNoScope);
+  ASSERT_EQ(threads.groups().size(), 1u);
+  EXPECT_EQ(threads.groups()[0].label, "thread 7 of log 1");
+  ASSERT_EQ(devices.groups().size(), 1u);
+  EXPECT_EQ(devices.groups()[0].label, "device 0: Board GPU-1");
+}
+
+TEST(LogSummary, MemoryIsBoundedAndSaysSo) {
+  LogSummary summary(GroupBy::kKernel, {.groups = 10, .configs = 15});
+  summary.begin_log("a");
+  for (int i = 0; i < 1000; ++i) summary.add(kernel("k" + std::to_string(i)));
+  EXPECT_EQ(summary.groups().size(), 11u);
+  EXPECT_TRUE(summary.groups_full());
+  EXPECT_EQ(summary.groups().back().label, kOtherGroups);
+  EXPECT_EQ(summary.groups().back().launches, 990u);
+  EXPECT_EQ(summary.totals().launches, 1000u);
+}
+
+TEST(LogSummary, UnknownFactsStayUnknown) {
+  log::KernelEventLine line;  // the table was full: nothing known
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(line);
+  const LaunchGroup& group = summary.groups()[0];
+  EXPECT_EQ(group.label, kUnknownKernel);
+  EXPECT_FALSE(group.num_regs.known);
+  EXPECT_FALSE(group.block_threads.known);
+  EXPECT_FALSE(group.mean_occupancy());
+  EXPECT_FALSE(group.main_limiter());
+  EXPECT_FALSE(group.call.mean_ns());
+}
+
+TEST(LogSummary, OccupancyIsWeightedByLaunches) {
+  auto low = kernel("f", 128);
+  low.occupancy_ratio = 0.5;
+  low.occupancy.limiter = event::Limiter::kRegisters;
+  auto high = kernel("f", 256);
+  high.occupancy_ratio = 1.0;
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(low);
+  for (int i = 0; i < 3; ++i) summary.add(high);
+  const LaunchGroup& f = summary.groups()[0];
+  EXPECT_DOUBLE_EQ(*f.mean_occupancy(), 0.875);
+  EXPECT_EQ(*f.main_limiter(), event::Limiter::kSharedMem);
+  EXPECT_EQ(f.limited_by[static_cast<int>(event::Limiter::kRegisters)], 1u);
+}
+
+TEST(LogSummary, EndAndLossesAreKept) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  event::LossEvent loss;
+  loss.ledger.lost[0] = 3;
+  loss.time_ns = 10;
+  summary.add(loss);
+  EXPECT_FALSE(summary.logs()[0].end);
+  EXPECT_EQ(summary.logs()[0].lost(), 3u);
+  event::SessionEnd end;
+  end.time_ns = 50;
+  end.ledger.lost[0] = 5;
+  summary.add(end);
+  EXPECT_EQ(summary.logs()[0].lost(), 5u);
+  EXPECT_EQ(summary.logs()[0].duration_ns(), 50);
+}
+
+}  // namespace
+}  // namespace gpuflight::analysis
