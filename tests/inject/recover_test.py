@@ -101,14 +101,18 @@ class Recover(SimTest):
         self.assertEqual((taken.returncode, victim.read_text()), (1, "mine"), taken.stderr)
         self.assertEqual(log_before, round_.log.read_bytes(), "the log is left alone")
         self.assertEqual(flight_before, round_.flight.read_bytes())
-        # The verbs that read logs take what was recovered as any other log.
-        report = subprocess.run([str(TOOL), "report", "--json", str(round_.log), str(written)], capture_output=True,
-                                check=True)
-        launches = sum(group["launches"] for group in json.loads(report.stdout)["groups"])
+        # The verbs that read logs take what was recovered as any other log, and the flight file itself as both.
         captured = sum(json.loads(line)["captured"] for file in (round_.log, written)
                        for line in file.read_bytes().splitlines() if line.startswith(b'{"type":"kernel_event"'))
-        kernels, _ = events([*segments(round_.log), written])
-        self.assertEqual(launches, len(kernels) - captured)
+        kernels, graphs = events([*segments(round_.log), written])
+        for logs in ((round_.log, written), (round_.flight,)):
+            report = subprocess.run([str(TOOL), "report", "--json", *map(str, logs)], capture_output=True, check=True)
+            launches = sum(group["launches"] for group in json.loads(report.stdout)["groups"])
+            self.assertEqual(launches, len(kernels) - captured, logs)
+        tail = subprocess.run([str(TOOL), "tail", "--json", "-n", "all", str(round_.flight)], capture_output=True, check=True,
+                              timeout=60)
+        shown = [line for line in tail.stdout.splitlines() if b'_event","name"' in line or b'"graph_launch_event"' in line]
+        self.assertEqual(len(shown), len(kernels) + len(graphs))
 
     def test_context_that_died_is_a_cuda_error(self):
         self.play("errors", expect=0)

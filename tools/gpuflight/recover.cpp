@@ -115,7 +115,7 @@ int recover_verb(const Arguments& arguments) {
       ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, analysis::kMaxLast))
       ->capture_default_str();
-  app.add_flag("--json", json, "The verdict as JSON (docs/CLI.md)");
+  app.add_flag("--json", json, "The verdict as JSON (docs/RECOVERY.md)");
   app.add_flag("--full-names", how.full_names, "Names with arguments and parameters, however long");
   app.add_option("--width", how.width, "Columns of the text")->type_name("N")->check(CLI::Range(40, 10000));
   if (const auto done = parse(app, arguments)) return *done;
