@@ -34,6 +34,16 @@ def own_tasks(pid):
     return spent, descriptors
 
 
+def disk_kib(folder):
+    blocks = 0
+    for file in folder.iterdir():
+        try:
+            blocks += file.stat().st_blocks if file.suffix != ".flight" else 0
+        except FileNotFoundError:
+            continue  # compressed or rotated away meanwhile
+    return blocks // 2
+
+
 def sample(round_, began, before):
     pid = round_.process.pid
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -43,7 +53,7 @@ def sample(round_, began, before):
     now = {"seconds": time.monotonic() - began, "events": launches + graphs, "rss_kib": int(value["VmRSS"]),
            "anon_kib": int(value["RssAnon"]), "fds": len(os.listdir(f"/proc/{pid}/fd")) + descriptors,
            "threads": int(value["Threads"]), "spent": spent,
-           "disk_kib": sum(f.stat().st_blocks for f in round_.folder.iterdir() if f.suffix != ".flight") // 2}
+           "disk_kib": disk_kib(round_.folder)}
     new = now["events"] - (before["events"] if before else 0)
     # A compressor's thread takes its time with it when it ends: such a sample says nothing.
     new_spent = spent - (before["spent"] if before else 0)
@@ -111,7 +121,9 @@ def main():
             time.sleep(every)
             try:
                 last = sample(round_, began, last)
-            except (OSError, KeyError):
+            except (OSError, KeyError):  # it has just ended
+                if round_.process.poll() is None:
+                    raise
                 break
             samples.append(last)
             print("  ".join(f"{last[c]:>16.2f}" if isinstance(last[c], float) else f"{last[c]:>16}" for c in COLUMNS),
