@@ -173,7 +173,7 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
   out += r.log_path.empty() ? fmt::format("log: none, {}\n", printable(r.log_problem))
                             : fmt::format("log: {}\n", printable(r.log_path));
   if (r.to_write() > 0) {
-    out += fmt::format("recovered: {} events that never reached the log", count_text(r.ledger.recovered));
+    out += fmt::format("recovered: {} events that the log does not have", count_text(r.ledger.recovered));
     if (r.history > 0) out += fmt::format(", and {} that it holds in summaries only", count_text(r.history));
     if (!options.written_to.empty()) out += ", written to " + printable(options.written_to);
     out += "\n";
