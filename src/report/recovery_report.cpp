@@ -159,7 +159,8 @@ std::string verdict_text(const RecoveryResult& r) {
       return fmt::format("still running: process {} records{}", r.header.pid,
                          r.header.state == flight::SessionState::kPaused ? " (paused)" : "");
     case Verdict::kUnknown:
-      return fmt::format("not known: recorded on {}, whose processes cannot be seen from here", printable(r.header.host));
+      return fmt::format("not known: recorded on {}, whose processes cannot be seen from here",
+                         printable(r.header.host));
     default: break;
   }
   return fmt::format("stopped, cause unknown: {}, and its recording did not end in order", gone_text(r.process));
@@ -202,7 +203,8 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
       out += "\n";
       for (const LastLaunch& launch : tail->last) {
         out += fmt::format("    {:>16}  {}{} {}, {}\n", since_start(launch.launch_ns), launch.recovered ? "*" : " ",
-                           launch_name(recovery, launch, names), shape_text(recovery, launch), outcome(launch, running));
+                           launch_name(recovery, launch, names), shape_text(recovery, launch),
+                           outcome(launch, running));
       }
     }
     if (tails.size() < r.streams.size()) out += fmt::format("  and {} more streams\n", r.streams.size() - tails.size());

@@ -109,7 +109,9 @@ class Tail {
     } else {
       read.follow = false;
       constexpr std::size_t kLiveAndRecovered = 2;
-      if (!read.rotated && files.size() > kLiveAndRecovered) files.erase(files.begin(), files.end() - kLiveAndRecovered);
+      if (!read.rotated && files.size() > kLiveAndRecovered) {
+        files.erase(files.begin(), files.end() - kLiveAndRecovered);
+      }
     }
     log::LogReader reader(std::move(files), read);
     if (const int error = reader.open(); error != 0) {
