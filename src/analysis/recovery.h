@@ -79,7 +79,7 @@ struct RecoveryLedger {
   std::uint64_t summarised = 0;     // in summaries only
   std::uint64_t in_motion = 0;      // of a live process: on their way from there to the log while both were read
   std::array<std::uint64_t, event::kLossCauseCount> lost{};
-  std::uint64_t unfinished = 0;     // lost: the thread was writing the record when it was stopped, its call had not begun
+  std::uint64_t unfinished = 0;     // lost: its thread was stopped while it wrote the record, before the call itself
   std::uint64_t unexplained = 0;    // lost: the recorder had dealt with them, neither log nor counters say how
   std::uint64_t surplus = 0;        // more in the log or in counters than was ever seen: should be 0
   std::uint64_t lost_total() const;

@@ -101,8 +101,10 @@ void Recovery::write_lines(const Sink& sink) {
   notice.seq = own_seq();
   notice.time_ns = result_.last_event_ns;
   notice.code = "recovered";
-  notice.message = std::to_string(result_.ledger.recovered) + " events that never reached the log";
-  if (result_.history > 0) notice.message += " and " + std::to_string(result_.history) + " that it holds in summaries only";
+  notice.message = std::to_string(result_.ledger.recovered) + " events that the log does not have";
+  if (result_.history > 0) {
+    notice.message += " and " + std::to_string(result_.history) + " that it holds in summaries only";
+  }
   notice.message += ", recovered from " + flight_path_;
   log::append_notice_event(out, notice);
 

@@ -105,7 +105,8 @@ FlightReader::Sections FlightReader::read_header(FlightContents& contents) {
   const std::uint64_t got = pread_some(&h, sizeof h, 0);
   if (got < sizeof h.magic || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
     const char* const zero = static_cast<const char*>(static_cast<const void*>(&h));
-    const bool unfinished = got >= sizeof h.magic && std::all_of(zero, zero + sizeof h.magic, [](char c) { return c == 0; });
+    const bool unfinished =
+        got >= sizeof h.magic && std::all_of(zero, zero + sizeof h.magic, [](char c) { return c == 0; });
     fail(unfinished ? "not a flight file, or its recorder ended while it was being made" : "not a flight file");
   }
   if (got < offsetof(Header, record_bytes)) fail("a flight file cut off in its header");
@@ -257,7 +258,8 @@ void FlightReader::read_chunks(const Sections& sections, std::uint64_t most_reco
   if (sections.chunks < sizeof(Header)) return contents.count(FlightTrouble::kBadSection);
   // A chunk of which only the first records are there still counts as there.
   const std::uint64_t bytes = sections.chunks < size_ ? size_ - sections.chunks : 0;
-  const std::uint64_t there = bytes / sections.chunk_bytes + (bytes % sections.chunk_bytes >= sizeof(ChunkHeader) ? 1 : 0);
+  const bool part = bytes % sections.chunk_bytes >= sizeof(ChunkHeader);
+  const std::uint64_t there = bytes / sections.chunk_bytes + (part ? 1 : 0);
   if (there < count) {
     contents.count(FlightTrouble::kTruncated, count - there);
     count = static_cast<std::uint32_t>(there);
@@ -310,9 +312,9 @@ void FlightReader::read_chunk(const Sections& sections, std::uint32_t index, std
     records.resize(first_record + committed);
     std::uint32_t got = committed;
     if (sections.record_bytes == sizeof(Record)) {
-      got = static_cast<std::uint32_t>(pread_some(records.data() + first_record, std::uint64_t{committed} * sizeof(Record),
-                                                  offset + sizeof(ChunkHeader)) /
-                                       sizeof(Record));
+      const std::uint64_t bytes = pread_some(records.data() + first_record, std::uint64_t{committed} * sizeof(Record),
+                                             offset + sizeof(ChunkHeader));
+      got = static_cast<std::uint32_t>(bytes / sizeof(Record));
     } else {
       for (std::uint32_t i = 0; i < committed && got == committed; ++i) {
         const std::uint64_t at = offset + sizeof(ChunkHeader) + std::uint64_t{i} * sections.record_bytes;

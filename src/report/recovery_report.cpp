@@ -159,7 +159,8 @@ std::string verdict_text(const RecoveryResult& r) {
       return fmt::format("still running: process {} records{}", r.header.pid,
                          r.header.state == flight::SessionState::kPaused ? " (paused)" : "");
     case Verdict::kUnknown:
-      return fmt::format("not known: recorded on {}, whose processes cannot be seen from here", printable(r.header.host));
+      return fmt::format("not known: recorded on {}, whose processes cannot be seen from here",
+                         printable(r.header.host));
     default: break;
   }
   return fmt::format("stopped, cause unknown: {}, and its recording did not end in order", gone_text(r.process));
@@ -173,7 +174,7 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
   out += r.log_path.empty() ? fmt::format("log: none, {}\n", printable(r.log_problem))
                             : fmt::format("log: {}\n", printable(r.log_path));
   if (r.to_write() > 0) {
-    out += fmt::format("recovered: {} events that never reached the log", count_text(r.ledger.recovered));
+    out += fmt::format("recovered: {} events that the log does not have", count_text(r.ledger.recovered));
     if (r.history > 0) out += fmt::format(", and {} that it holds in summaries only", count_text(r.history));
     if (!options.written_to.empty()) out += ", written to " + printable(options.written_to);
     out += "\n";
@@ -202,7 +203,8 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
       out += "\n";
       for (const LastLaunch& launch : tail->last) {
         out += fmt::format("    {:>16}  {}{} {}, {}\n", since_start(launch.launch_ns), launch.recovered ? "*" : " ",
-                           launch_name(recovery, launch, names), shape_text(recovery, launch), outcome(launch, running));
+                           launch_name(recovery, launch, names), shape_text(recovery, launch),
+                           outcome(launch, running));
       }
     }
     if (tails.size() < r.streams.size()) out += fmt::format("  and {} more streams\n", r.streams.size() - tails.size());

@@ -1,4 +1,4 @@
-// What `gpuflight recover` has to say: for people, or as JSON whose keys are described in docs/CLI.md and stay.
+// What `gpuflight recover` has to say: for people, or as JSON whose keys are described in docs/RECOVERY.md and stay.
 #pragma once
 
 #include <cstddef>

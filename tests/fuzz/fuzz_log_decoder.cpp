@@ -1,5 +1,5 @@
-// Any bytes as a log, plain or compressed, read to the end and followed: no crash, no endless loop, every line accounted
-// for.
+// Any bytes as a log, plain or compressed, read to the end and followed: no crash, no endless loop, every line
+// accounted for.
 #include <string>
 
 #include "fuzz_target.h"

@@ -1,5 +1,5 @@
-// A fuzz target without libFuzzer, for every compiler: its corpus, each file of it cut at every byte (large ones at some),
-// with every byte changed, with counts and offsets blown up, and with random changes of a fixed seed.
+// A fuzz target without libFuzzer, for every compiler: its corpus, each file of it cut at every byte (large ones at
+// some), with every byte changed, with counts and offsets blown up, and with random changes of a fixed seed.
 //
 //   replay CORPUS [RANDOM_CHANGES_PER_FILE]
 #include <algorithm>
@@ -28,7 +28,9 @@ void run(const Bytes& bytes) {
 void replay(const Bytes& seed, int random_changes) {
   run(seed);
   const std::size_t step = seed.size() / 6000 + 1;
-  for (std::size_t size = 0; size < seed.size(); size += step) run({seed.begin(), seed.begin() + static_cast<long>(size)});
+  for (std::size_t size = 0; size < seed.size(); size += step) {
+    run({seed.begin(), seed.begin() + static_cast<long>(size)});
+  }
   std::mt19937_64 random(4711);
   for (std::size_t at = 0; at < seed.size(); at += step) {
     Bytes changed = seed;

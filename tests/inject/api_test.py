@@ -2,7 +2,7 @@
 """The API: linked from C++, called through ctypes, together with the preload."""
 import os
 
-from sim_host import BUILD, HOSTS, LIBRARY, SANITIZE, SimTest, main
+from sim_host import BUILD, HOSTS, LIBRARY, SANITIZE, SimTest, main, needs_python_host
 
 import unittest
 
@@ -96,8 +96,8 @@ class Linked(SimTest):
         self.assertEqual({e["block"] for e in log.kernels}, {f"({32 + 32 * i},1,1)" for i in range(5)})
 
     def test_no_driver(self):
-        run = self.run_host(HOST, "no_driver", preload=False, sim=False, LD_LIBRARY_PATH=BUILD / "lib", GPUFLIGHT_LOG=None,
-                            GPUFLIGHT_LIBCUDA="/nowhere/libcuda.so.1")
+        run = self.run_host(HOST, "no_driver", preload=False, sim=False, LD_LIBRARY_PATH=BUILD / "lib",
+                            GPUFLIGHT_LOG=None, GPUFLIGHT_LIBCUDA="/nowhere/libcuda.so.1")
         out = run.stdout.decode()
         for line in (f"init={NO_DRIVER}", f"flush={NOT_RECORDING}", f"pause={NOT_RECORDING}", f"resume={NOT_RECORDING}",
                      f"shutdown={NOT_RECORDING}", 'log="" no usable CUDA driver'):
@@ -153,6 +153,7 @@ print(flight.gpuflight_log_path().decode(), flight.gpuflight_version().decode())
 print(flight.gpuflight_status_string(8).decode())
 """
 
+    @needs_python_host
     def test_from_python(self):
         preload = None
         if SANITIZE:

@@ -43,7 +43,8 @@ class Article(SimTest):
     def test_same_plan_on_another_board(self):
         self.play("article_sm86", GPUFLIGHT_SIM_DEVICE="sm_90")
         naive = self.log().kernels[0]
-        self.assertEqual((naive["max_active_blocks"], naive["occupancy"], naive["limiting_resource"]), (8, 1.0, "warps"))
+        self.assertEqual((naive["max_active_blocks"], naive["occupancy"], naive["limiting_resource"]),
+                         (8, 1.0, "warps"))
         self.assertEqual(naive["limit_blocks"]["shared_mem"], 13)
 
 
@@ -115,7 +116,7 @@ class EveryForm(SimTest):
         self.assertEqual(stream_of["(101,1,1)"]["kind"], "legacy_default")
         a = stream_of["(102,1,1)"]
         self.assertEqual((a["kind"], a["priority"], a["flags"]), ("created", -1, 1))
-        for grid in ("(103,1,1)", "(104,1,1)", "(112,1,1)", "(132,1,1)", "(152,1,1)"):  # ptsz forms and CU_STREAM_PER_THREAD
+        for grid in ("(103,1,1)", "(104,1,1)", "(112,1,1)", "(132,1,1)", "(152,1,1)"):  # ptsz, CU_STREAM_PER_THREAD
             self.assertEqual(stream_of[grid]["kind"], "per_thread_default", grid)
             self.assertEqual(stream_of[grid]["thread"], log.kernels[0]["thread"])
         b = stream_of["(129,1,1)"]  # cooperative multi-device
@@ -181,7 +182,8 @@ class EveryForm(SimTest):
         log = self.log()
         status = {}
         for event in log.kernels:
-            status.setdefault(event["grid"] + event["block"] + str(event["dyn_shared_bytes"]), []).append(event["status"])
+            key = event["grid"] + event["block"] + str(event["dyn_shared_bytes"])
+            status.setdefault(key, []).append(event["status"])
         counted = {}
         for event in log.kernels:
             if event["status"]:
@@ -247,7 +249,8 @@ class HostileNames(SimTest):
         self.assert_balanced(log)
         names = [e["name"] for e in log.kernels]
         self.assertEqual(names[::3], ["n" * 65536, 'a"quoted"\\back\\slash', "tab\there\nline\r\x01\x1b[31m\x7f",
-                                      "bad\ufffd\ufffd\ufffd(\ufffdend", "k\u00e9rnel_\u6838", "1.234,5 %s%n {} ${HOME}"])
+                                      "bad\ufffd\ufffd\ufffd(\ufffdend", "k\u00e9rnel_\u6838",
+                                      "1.234,5 %s%n {} ${HOME}"])
         self.assertEqual(len(names), 18)
         for event in log.kernels:
             self.assertEqual((event["grid"], event["occupancy"]), ("(1234567,1,1)", 1.0))

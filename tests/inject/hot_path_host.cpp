@@ -142,7 +142,8 @@ int main(int argc, char** argv) {
     g_selector = kAllow;
     t_counting = false;
   }
-  std::printf("{\"allocations\":%llu,\"locks\":%llu,\"launches_with_syscall\":%llu,\"last_syscall\":%ld,\"failed\":%d}\n",
+  std::printf("{\"allocations\":%llu,\"locks\":%llu,\"launches_with_syscall\":%llu,\"last_syscall\":%ld,"
+              "\"failed\":%d}\n",
               static_cast<unsigned long long>(t_allocations), static_cast<unsigned long long>(t_locks),
               static_cast<unsigned long long>(g_syscalls), static_cast<long>(g_last_syscall), failed);
   return 0;

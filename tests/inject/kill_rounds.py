@@ -1,7 +1,7 @@
 """Ends a launching program in the middle of it and holds what is left against what the program itself had counted.
 
-Used by recover_test.py (short) and tools/soak.sh kill (long). Nothing here believes `gpuflight recover` about events: the
-log and what was recovered are read line by line, and only its verdict and ledger are taken from it.
+Used by recover_test.py (short) and tools/soak.sh kill (long). Nothing here believes `gpuflight recover` about events:
+the log and what was recovered are read line by line, and only its verdict and ledger are taken from it.
 """
 import json
 import os
@@ -89,7 +89,8 @@ class Round:
         launches, graphs, workers = counted(self.counters)
         code, said = recover(self.flight)
         ledger = said["ledger"]
-        where = f"{self.folder}: {json.dumps({k: said[k] for k in ('verdict', 'ledger', 'flight_troubles', 'log_troubles')})}"
+        shown = {key: said[key] for key in ("verdict", "ledger", "flight_troubles", "log_troubles")}
+        where = f"{self.folder}: {json.dumps(shown)}"
         assert said["verdict"] == verdict, where
         assert code == {"clean": 0, "running": 0, "cuda_error": 3, "stopped": 4}[verdict], (code, where)
         assert ledger["balanced"], where

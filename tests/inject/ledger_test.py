@@ -46,7 +46,8 @@ class Ledger(SimTest):
         file = self.plan_file(plan)
         result = folder / "result.json"
         env = environment(GPUFLIGHT_LOG=folder / "log.ndjson", GPUFLIGHT_SIM_PLAN=file, GPUFLIGHT_LOG_MAX="0",
-                          GPUFLIGHT_LOG_SEGMENT="1T", GPUFLIGHT_COMPRESS="off", GPUFLIGHT_EXIT_TIMEOUT_MS="5m", **variables)
+                          GPUFLIGHT_LOG_SEGMENT="1T", GPUFLIGHT_COMPRESS="off", GPUFLIGHT_EXIT_TIMEOUT_MS="5m",
+                          **variables)
         began = time.monotonic()
         run = subprocess.run([str(PLAYER), str(file), "--result", str(result)], env=env, capture_output=True,
                              timeout=550, check=False)

@@ -2,7 +2,8 @@
 """What is left of a program that was killed, crashed or is still running: every launch that it had counted as returned
 is in the log or recovered from the flight file.
 
-GPUFLIGHT_TEST_ROUNDS sets how many times a program is killed at random (default 20); tools/soak.sh kill does it 500 times.
+GPUFLIGHT_TEST_ROUNDS sets how many times a program is killed at random (default 20); tools/soak.sh kill does it 500
+times.
 """
 import json
 import os
@@ -68,8 +69,8 @@ class Recover(SimTest):
             self.assertTrue(said["ledger"]["balanced"], said["ledger"])
             self.assertEqual(said["ledger"]["lost"], 0, said["ledger"])
             self.assertEqual(said["flight_troubles"], {})
-            self.assertGreaterEqual(said["ledger"]["in_log"] + said["ledger"]["recovered"] + said["ledger"]["in_motion"],
-                                    before[0] + before[1])
+            known = sum(said["ledger"][key] for key in ("in_log", "recovered", "in_motion"))
+            self.assertGreaterEqual(known, before[0] + before[1])
         self.assertEqual([p.name for p in round_.folder.glob("*.recovered*")], [], "a dry run writes nothing")
         os.kill(round_.process.pid, signal.SIGSTOP)  # hangs, but is there
         self.assertEqual(recover(round_.flight, "--dry-run")[1]["verdict"], "running")
@@ -92,23 +93,29 @@ class Recover(SimTest):
         written = round_.folder / "log.recovered.2.ndjson"
         self.assertEqual(said["written_to"], str(written))
         self.assertEqual(written.stat().st_mode & 0o777, 0o600)
-        run = subprocess.run([str(TOOL), "recover", "--output", "-", str(round_.flight)], capture_output=True, check=False)
+        run = subprocess.run([str(TOOL), "recover", "--output", "-", str(round_.flight)], capture_output=True,
+                             check=False)
         self.assertEqual(run.returncode, 4)
         self.assertEqual(run.stdout.splitlines()[-1], written.read_bytes().splitlines()[-1])
         self.assertIn(b"verdict: stopped, cause unknown", run.stderr)
-        taken = subprocess.run([str(TOOL), "recover", "--output", str(victim), str(round_.flight)], capture_output=True,
-                               check=False)
+        taken = subprocess.run([str(TOOL), "recover", "--output", str(victim), str(round_.flight)],
+                               capture_output=True, check=False)
         self.assertEqual((taken.returncode, victim.read_text()), (1, "mine"), taken.stderr)
         self.assertEqual(log_before, round_.log.read_bytes(), "the log is left alone")
         self.assertEqual(flight_before, round_.flight.read_bytes())
-        # The verbs that read logs take what was recovered as any other log.
-        report = subprocess.run([str(TOOL), "report", "--json", str(round_.log), str(written)], capture_output=True,
-                                check=True)
-        launches = sum(group["launches"] for group in json.loads(report.stdout)["groups"])
+        # The verbs that read logs take what was recovered as any other log, and the flight file itself as both.
         captured = sum(json.loads(line)["captured"] for file in (round_.log, written)
                        for line in file.read_bytes().splitlines() if line.startswith(b'{"type":"kernel_event"'))
-        kernels, _ = events([*segments(round_.log), written])
-        self.assertEqual(launches, len(kernels) - captured)
+        kernels, graphs = events([*segments(round_.log), written])
+        for logs in ((round_.log, written), (round_.flight,)):
+            report = subprocess.run([str(TOOL), "report", "--json", *map(str, logs)], capture_output=True, check=True)
+            launches = sum(group["launches"] for group in json.loads(report.stdout)["groups"])
+            self.assertEqual(launches, len(kernels) - captured, logs)
+        tail = subprocess.run([str(TOOL), "tail", "--json", "-n", "all", str(round_.flight)], capture_output=True,
+                              check=True, timeout=60)
+        kinds = (b'{"type":"kernel_event"', b'{"type":"graph_launch_event"')
+        shown = [line for line in tail.stdout.splitlines() if line.startswith(kinds)]
+        self.assertEqual(len(shown), len(kernels) + len(graphs))
 
     def test_context_that_died_is_a_cuda_error(self):
         self.play("errors", expect=0)
@@ -121,7 +128,8 @@ class Recover(SimTest):
     def test_what_cannot_be_read_is_said_in_one_line(self):
         (self.dir / "text.flight").write_text("no flight file")
         for name, words in (("text.flight", "not a flight file"), ("none.flight", "No such file")):
-            run = subprocess.run([str(TOOL), "recover", str(self.dir / name)], capture_output=True, check=False, text=True)
+            run = subprocess.run([str(TOOL), "recover", str(self.dir / name)], capture_output=True, check=False,
+                                 text=True)
             self.assertEqual((run.returncode, run.stdout), (1, ""))
             self.assertIn(words, run.stderr)
             self.assertEqual(len(run.stderr.splitlines()), 1)

@@ -22,6 +22,8 @@ PLAYER = SIM / "gpuflight-play"
 HOSTS = BUILD / "sim_hosts"
 LIBRARY = BUILD / "lib" / "libgpuflight.so"
 PLANS = SOURCE / "tests" / "plans"
+# A Python that was not built with it often crashes under libtsan, whatever it runs.
+needs_python_host = unittest.skipIf("thread" in SANITIZE, "no Python under ThreadSanitizer")
 # How much longer things may take than on an idle machine without sanitizers.
 SLOW = 10 if SANITIZE else 1
 MAX_VALIDATED = 300  # lines of one kind in one log; jsonschema takes about a millisecond for each
@@ -157,8 +159,8 @@ class SimTest(unittest.TestCase):
     def run_host(self, *command, preload=True, sim=True, timeout=60, cwd=None, expect=0, **variables):
         """`command` under the library; the log is DIR/log.ndjson unless a variable says otherwise."""
         variables.setdefault("GPUFLIGHT_LOG", self.dir / "log.ndjson")
-        run = subprocess.run([str(c) for c in command], capture_output=True, timeout=timeout * SLOW, cwd=cwd or self.dir,
-                             env=environment(preload, sim, **variables))
+        run = subprocess.run([str(c) for c in command], capture_output=True, timeout=timeout * SLOW,
+                             cwd=cwd or self.dir, env=environment(preload, sim, **variables))
         if expect is not None:
             self.assertEqual(run.returncode, expect, (run.stdout[-2000:], run.stderr[-4000:]))
         return run

@@ -95,7 +95,8 @@ CUgraphExec make_graph(const Cuda& cuda, CUstream stream, Counters& counters) {
     add_one(counters.returned);
   }
   Cuda::check(Cuda::symbol<decltype(::cuStreamEndCapture)>("cuStreamEndCapture")(stream, &graph), "end capture");
-  Cuda::check(Cuda::symbol<decltype(::cuGraphInstantiate)>("cuGraphInstantiateWithFlags")(&exec, graph, 0), "instantiate");
+  Cuda::check(Cuda::symbol<decltype(::cuGraphInstantiate)>("cuGraphInstantiateWithFlags")(&exec, graph, 0),
+              "instantiate");
   Cuda::check(Cuda::symbol<decltype(::cuGraphDestroy)>("cuGraphDestroy")(graph), "graph destroy");
   return exec;
 }

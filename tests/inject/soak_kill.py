@@ -27,8 +27,8 @@ def main():
             recovered += ledger["recovered"]
             unfinished += ledger["lost_by_cause"]["unfinished"]
             if done % 10 == 0 or done == options.rounds:
-                print(f"{done:>5} rounds, {time.monotonic() - began:7.0f} s: {launches} launches returned, {recovered} events "
-                      f"recovered, {unfinished} records cut off while being written, lost 0", flush=True)
+                print(f"{done:>5} rounds, {time.monotonic() - began:7.0f} s: {launches} launches returned, {recovered} "
+                      f"events recovered, {unfinished} records cut off while being written, lost 0", flush=True)
     except AssertionError as error:
         print(f"FAILED in round {done} (kept in {folder}): {error}")
         return 1

@@ -1,5 +1,6 @@
-"""A program that launches for long, its threads coming and going and its modules reloaded, watched from outside: memory,
-descriptors, disk and the recorder's CPU time per event must stay flat.
+"""A program that launches for long, its threads coming and going and its modules reloaded, watched from outside.
+
+Memory, descriptors, disk and the recorder's CPU time per event must stay flat.
 
 Used by tools/soak.sh run. Exit 1 when something grows beyond noise.
 """
@@ -22,7 +23,7 @@ POOL_RECORDS = 2048 * 255
 
 
 def own_tasks(pid):
-    """Our own threads, the recorder's and the compressor's: CPU time in ns, and their descriptors (a table of their own)."""
+    """Our own threads, recorder and compressor: CPU time in ns, and their descriptors (a table of their own)."""
     spent, descriptors = 0, 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -34,6 +35,16 @@ def own_tasks(pid):
     return spent, descriptors
 
 
+def disk_kib(folder):
+    blocks = 0
+    for file in folder.iterdir():
+        try:
+            blocks += file.stat().st_blocks if file.suffix != ".flight" else 0
+        except FileNotFoundError:
+            continue  # compressed or rotated away meanwhile
+    return blocks // 2
+
+
 def sample(round_, began, before):
     pid = round_.process.pid
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -43,7 +54,7 @@ def sample(round_, began, before):
     now = {"seconds": time.monotonic() - began, "events": launches + graphs, "rss_kib": int(value["VmRSS"]),
            "anon_kib": int(value["RssAnon"]), "fds": len(os.listdir(f"/proc/{pid}/fd")) + descriptors,
            "threads": int(value["Threads"]), "spent": spent,
-           "disk_kib": sum(f.stat().st_blocks for f in round_.folder.iterdir() if f.suffix != ".flight") // 2}
+           "disk_kib": disk_kib(round_.folder)}
     new = now["events"] - (before["events"] if before else 0)
     # A compressor's thread takes its time with it when it ends: such a sample says nothing.
     new_spent = spent - (before["spent"] if before else 0)
@@ -93,13 +104,13 @@ def main():
     parser.add_argument("--life", type=int, default=5_000, help="launches after which a thread is replaced by another")
     parser.add_argument("--reload-ms", type=int, default=50)
     parser.add_argument("--log-max-mib", type=int, default=1024)
-    parser.add_argument("--every", type=float, default=0, help="seconds between samples (default: a 60th of the run)")
+    parser.add_argument("--every", type=float, default=0, help="seconds between samples (default: a 60th of it all)")
     parser.add_argument("--folder", type=pathlib.Path, help="where the recording goes (default: a temporary folder)")
     options = parser.parse_args()
     every = options.every or max(0.5, min(30, options.seconds / 60))
     folder = options.folder or pathlib.Path(tempfile.mkdtemp(prefix="gpuflight-soak."))
-    round_ = kill_rounds.Round(folder / "run", "--threads", options.threads, "--rate", options.rate, "--life", options.life,
-                               "--reload-ms", options.reload_ms, "--seconds", options.seconds,
+    round_ = kill_rounds.Round(folder / "run", "--threads", options.threads, "--rate", options.rate,
+                               "--life", options.life, "--reload-ms", options.reload_ms, "--seconds", options.seconds,
                                GPUFLIGHT_LOG_MAX=f"{options.log_max_mib}M", GPUFLIGHT_EXIT_TIMEOUT_MS="60s",
                                GPUFLIGHT_LOG_SEGMENT=f"{max(1, options.log_max_mib // 16)}M")
     began = time.monotonic()
@@ -111,11 +122,13 @@ def main():
             time.sleep(every)
             try:
                 last = sample(round_, began, last)
-            except (OSError, KeyError):
+            except (OSError, KeyError):  # it has just ended
+                if round_.process.poll() is None:
+                    raise
                 break
             samples.append(last)
-            print("  ".join(f"{last[c]:>16.2f}" if isinstance(last[c], float) else f"{last[c]:>16}" for c in COLUMNS),
-                  flush=True)
+            cells = (f"{last[c]:>16.2f}" if isinstance(last[c], float) else f"{last[c]:>16}" for c in COLUMNS)
+            print("  ".join(cells), flush=True)
         code = round_.wait()
     finally:
         round_.close()
@@ -123,8 +136,8 @@ def main():
     # The first third fills caches and tables, and the disk up to its bound.
     settled = [s for s in samples[len(samples) // 3:] if s["events"] > POOL_RECORDS * 5 // 4]
     if len(settled) < 8:
-        wrong.append(f"only {len(settled)} samples behind the first {POOL_RECORDS * 5 // 4} events: nothing can be said about "
-                     "growth; let it run longer or faster")
+        wrong.append(f"only {len(settled)} samples behind the first {POOL_RECORDS * 5 // 4} events: nothing can be said "
+                     "about growth; let it run longer or faster")
     else:
         wrong += judge(settled, options.log_max_mib * 1024)
     wrong += account(round_, samples[-1] if samples else None)

@@ -2,7 +2,7 @@
 """No driver, no CUPTI, CUPTI that refuses: the program runs as it would, and what is wrong is said where it can be."""
 import os
 
-from sim_host import LIBRARY, SANITIZE, SIM, SimTest, environment, main, quick_plan
+from sim_host import LIBRARY, SANITIZE, SIM, SimTest, environment, main, needs_python_host, quick_plan
 
 import subprocess
 import unittest
@@ -12,6 +12,7 @@ ALONE = {"CUDA_HOME": None, "CUDA_PATH": None, "VIRTUAL_ENV": None}
 
 
 class NoDriver(SimTest):
+    @needs_python_host
     def test_programs_without_cuda(self):
         for command in (["/bin/true"], ["/bin/sh", "-c", "/bin/true; exit 5"], ["python3", "-c", "print(1+1)"]):
             bare = self.run_host(*command, preload=False, sim=False, expect=None)
@@ -19,6 +20,7 @@ class NoDriver(SimTest):
             self.assertEqual((run.returncode, run.stdout, run.stderr), (bare.returncode, bare.stdout, bare.stderr))
         self.assertEqual(os.listdir(self.dir), [])
 
+    @needs_python_host
     def test_a_program_that_loads_nothing_keeps_its_environment(self):
         script = "import os; print(os.environ['CUDA_INJECTION64_PATH'])"
         run = self.run_host("python3", "-c", script, sim=False)

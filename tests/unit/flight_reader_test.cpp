@@ -209,11 +209,12 @@ TEST_F(FlightReaderTest, HostileHeadersAndTablesNeitherCrashNorCostMemory) {
     with(offset, 0u);
   }
   // Scope 1 as its own parent, and as its child's.
-  EXPECT_EQ(with(header.scopes_offset + sizeof(ScopeEntry) + offsetof(ScopeEntry, parent), 1u)[FlightTrouble::kBadRow], 1u);
-  EXPECT_EQ(with(header.scopes_offset + sizeof(ScopeEntry) + offsetof(ScopeEntry, parent), 2u)[FlightTrouble::kBadRow], 1u);
-  EXPECT_EQ(with(header.configs_offset + sizeof(ConfigEntry) + offsetof(ConfigEntry, kernel), 9u)[FlightTrouble::kBadRow], 1u);
-  EXPECT_EQ(with(header.configs_offset + sizeof(ConfigEntry) + offsetof(ConfigEntry, limiter),
-                 std::uint8_t{200})[FlightTrouble::kBadRow], 1u);
+  const std::size_t scope = header.scopes_offset + sizeof(ScopeEntry);
+  EXPECT_EQ(with(scope + offsetof(ScopeEntry, parent), 1u)[FlightTrouble::kBadRow], 1u);
+  EXPECT_EQ(with(scope + offsetof(ScopeEntry, parent), 2u)[FlightTrouble::kBadRow], 1u);
+  const std::size_t config = header.configs_offset + sizeof(ConfigEntry);
+  EXPECT_EQ(with(config + offsetof(ConfigEntry, kernel), 9u)[FlightTrouble::kBadRow], 1u);
+  EXPECT_EQ(with(config + offsetof(ConfigEntry, limiter), std::uint8_t{200})[FlightTrouble::kBadRow], 1u);
   const FlightContents c = with(header.kernels_offset + sizeof(KernelEntry) + offsetof(KernelEntry, name), 4094u);
   EXPECT_EQ(c[FlightTrouble::kBadString], 1u);
   EXPECT_EQ(c.kernel(event::KernelId{1})->name, "(name not kept)");
@@ -254,7 +255,8 @@ TEST_F(FlightReaderTest, ReadsAFileThatIsWrittenToMeanwhile) {
       Ring* const ring = w.rings->acquire(1, "producer");
       for (std::uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
         // launch_ns says the counter once more
-        if (w.launch(ring, static_cast<std::int64_t>(ring->counter()), config.value) == nullptr) std::this_thread::yield();
+        const auto ns = static_cast<std::int64_t>(ring->counter());
+        if (w.launch(ring, ns, config.value) == nullptr) std::this_thread::yield();
       }
     });
   }

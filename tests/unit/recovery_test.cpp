@@ -81,10 +81,13 @@ class RecoveryTest : public flight::FolderTest {
     log::append_session_end(out, end);
     return std::string(out.view());
   }
-  void write_log(const std::string& text, const std::string& name = "a.ndjson") const { flight::spill(path(name), text); }
+  void write_log(const std::string& text, const std::string& name = "a.ndjson") const {
+    flight::spill(path(name), text);
+  }
   void launch_many(int n, RecordPhase last = RecordPhase::kReturned) {
     for (int i = 0; i < n; ++i) {
-      w->launch(one, static_cast<std::int64_t>(one->counter()) * 10, config, 1, i + 1 < n ? RecordPhase::kReturned : last);
+      const auto ns = static_cast<std::int64_t>(one->counter()) * 10;
+      w->launch(one, ns, config, 1, i + 1 < n ? RecordPhase::kReturned : last);
     }
   }
   // The recorder has dealt with the first `n` records of slot 1.
@@ -112,7 +115,8 @@ class RecoveryTest : public flight::FolderTest {
     EXPECT_EQ(reader.open(), 0);
     for (log::LogEvent event; reader.next(event) == log::LogReader::Status::kEvent;) {
       if (types != nullptr) types->push_back(std::string(reader.line().substr(9, reader.line().find('"', 9) - 9)));
-      if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) counters.push_back(kernel->launch.seq.counter());
+      const auto* const kernel = std::get_if<log::KernelEventLine>(&event);
+      if (kernel != nullptr) counters.push_back(kernel->launch.seq.counter());
     }
     EXPECT_EQ(reader.stats().trouble_total(), 0u);
     return counters;
@@ -319,7 +323,8 @@ TEST_F(RecoveryTest, CleanEndAndRunningProcess) {
   std::string field;
   for (int i = 0; i < 22; ++i) stat >> field;  // the name of a test has no blanks
   h.process_start_ticks = std::stoull(field);
-  EXPECT_EQ(look_for_process({h.pid, h.process_start_ticks, h.boot_id, h.host, path("a.flight")}), ProcessState::kRunning);
+  EXPECT_EQ(look_for_process({h.pid, h.process_start_ticks, h.boot_id, h.host, path("a.flight")}),
+            ProcessState::kRunning);
   EXPECT_EQ(look_for_process({h.pid, h.process_start_ticks + 1, h.boot_id, h.host, ""}), ProcessState::kGone);
   EXPECT_EQ(look_for_process({h.pid, h.process_start_ticks, "other", h.host, ""}), ProcessState::kRebooted);
   EXPECT_EQ(look_for_process({h.pid, h.process_start_ticks, "other", "elsewhere", ""}), ProcessState::kElsewhere);
@@ -379,7 +384,8 @@ TEST_F(RecoveryTest, FlightFileAndLogAsOneStreamOfEvents) {
   ASSERT_EQ(reader.open(), 0);
   std::vector<std::uint64_t> counters;
   for (log::LogEvent event; reader.next(event) == log::LogReader::Status::kEvent;) {
-    if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) counters.push_back(kernel->launch.seq.counter());
+    const auto* const kernel = std::get_if<log::KernelEventLine>(&event);
+    if (kernel != nullptr) counters.push_back(kernel->launch.seq.counter());
   }
   EXPECT_EQ(counters, range(0, 60));
   EXPECT_EQ(reader.stats().trouble_total(), 0u);

@@ -9,6 +9,7 @@
 
 #include "failure.h"
 #include "log/decoder.h"
+#include "log_target.h"
 #include "report/quantity.h"
 #include "terminal.h"
 
@@ -96,7 +97,8 @@ std::vector<std::string> expand_logs(const std::vector<std::string>& words) {
 
 bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::time_point deadline, bool progress) {
   constexpr std::uint64_t kLinesBetweenLooks = 4096;
-  log::LogReader reader(path);
+  const auto joined = open_flight_log(path);
+  log::LogReader reader = joined ? log::LogReader(joined->files(), {}) : log::LogReader(path);
   if (const int error = reader.open(); error != 0) {
     throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
   }

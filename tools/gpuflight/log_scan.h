@@ -13,7 +13,7 @@ namespace gpuflight::cli {
 // (NAME.0001.ndjson, .zst) is read with its recording, not as a log of its own. Throws Failure for what is not there.
 std::vector<std::string> expand_logs(const std::vector<std::string>& words);
 
-// Reads one log with its rotated segments. False: `deadline` came first, the summary holds a part only.
+// Reads one log with its rotated segments, or a flight file with its log. False: `deadline` came first, the summary holds a part only.
 bool scan_log(const std::string& path, analysis::LogSummary& summary,
               std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max(),
               bool progress = false);

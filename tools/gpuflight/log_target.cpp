@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "failure.h"
+#include "flight/flight_reader.h"
 #include "flight/layout.h"
 #include "log_scan.h"
 
@@ -79,6 +81,15 @@ std::string resolve_log(const std::string& word) {
                               word));
   }
   return log;
+}
+
+std::unique_ptr<analysis::FlightLog> open_flight_log(const std::string& path) {
+  if (path == "-" || !flight::FlightReader::looks_like_one(path)) return nullptr;
+  try {
+    return std::make_unique<analysis::FlightLog>(path);
+  } catch (const std::runtime_error& error) {
+    throw Failure(error.what());
+  }
 }
 
 bool process_lives(long pid, unsigned long long start_ticks) {

@@ -28,8 +28,8 @@ constexpr const char* kExamples =
     "  gpuflight recover gpuflight/train.4711.flight\n"
     "  gpuflight recover --output - train.4711.flight | jq -r .name\n"
     "  gpuflight recover --json train.4711.flight | jq .ledger\n"
-    "\nExit codes: 0 the recording ended in order or still runs, 3 a CUDA error, 4 the process stopped and nothing says\n"
-    "why (or cannot be seen from here), 1 the file cannot be read, 2 usage.\n";
+    "\nExit codes: 0 the recording ended in order or still runs, 3 a CUDA error, 4 the process stopped and nothing\n"
+    "says why (or cannot be seen from here), 1 the file cannot be read, 2 usage.\n";
 
 constexpr std::string_view kLogSuffix = ".ndjson", kFlightSuffix = ".flight";
 
@@ -106,7 +106,8 @@ int recover_verb(const Arguments& arguments) {
            kExamples);
   app.add_option("FILE.flight", flight, "The flight file")->required();
   app.add_option("--log", options.log, "Its log, if it is not where the flight file says")->type_name("LOG");
-  app.add_option("--output,-o", output, "Where to write the events; - is standard output, the verdict then goes to stderr")
+  app.add_option("--output,-o", output,
+                 "Where to write the events; - is standard output, the verdict then goes to stderr")
       ->type_name("FILE");
   app.add_flag("--dry-run,-n", dry, "Write no events, only say what there is");
   app.add_flag("--history", options.history,
@@ -115,7 +116,7 @@ int recover_verb(const Arguments& arguments) {
       ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, analysis::kMaxLast))
       ->capture_default_str();
-  app.add_flag("--json", json, "The verdict as JSON (docs/CLI.md)");
+  app.add_flag("--json", json, "The verdict as JSON (docs/RECOVERY.md)");
   app.add_flag("--full-names", how.full_names, "Names with arguments and parameters, however long");
   app.add_option("--width", how.width, "Columns of the text")->type_name("N")->check(CLI::Range(40, 10000));
   if (const auto done = parse(app, arguments)) return *done;

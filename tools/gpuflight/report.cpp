@@ -39,7 +39,7 @@ int report_verb(const Arguments& arguments) {
            "Table of the kernels of one or more logs: how often, with which resources, at which occupancy, limited by "
            "what.\nRotated and compressed segments of a log are found by themselves.",
            kExamples);
-  app.add_option("LOG", logs, "Logs, folders of logs, or - for standard input")->required();
+  app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input")->required();
   app.add_option("--by", by, "One row for each of: kernel, config, stream, thread, device, scope")
       ->check(CLI::IsMember(names_of(analysis::kGroupByNames)))
       ->type_name("WHAT")

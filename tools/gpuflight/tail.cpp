@@ -10,6 +10,7 @@
 #include <deque>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -84,6 +85,7 @@ class Tail {
  private:
   // A log that comes after us is shown from its first line on.
   log::LogReader opened(const std::string& path, const log::ReadOptions& read) {
+    if ((joined_ = open_flight_log(path))) return opened_flight_log(read);
     bool said = false;
     for (;;) {
       log::LogReader reader(path, read);
@@ -96,6 +98,26 @@ class Tail {
       options_.last = kAll;
       std::this_thread::sleep_for(kPause);
     }
+  }
+
+  // Of a program that runs its log, which has everything soon; else the log and what only the flight file has.
+  log::LogReader opened_flight_log(log::ReadOptions read) {
+    std::vector<std::string> files = joined_->files();
+    const analysis::RecoveryResult& result = joined_->result();
+    if (result.verdict == analysis::Verdict::kRunning && !result.log_path.empty()) {
+      files = read.rotated ? log::log_segments(result.log_path) : std::vector{result.log_path};
+    } else {
+      read.follow = false;
+      constexpr std::size_t kLiveAndRecovered = 2;
+      if (!read.rotated && files.size() > kLiveAndRecovered) {
+        files.erase(files.begin(), files.end() - kLiveAndRecovered);
+      }
+    }
+    log::LogReader reader(std::move(files), read);
+    if (const int error = reader.open(); error != 0) {
+      throw Failure(fmt::format("cannot read '{}': {}", result.log_path, strerror(error)));
+    }
+    return reader;
   }
 
   void on_event(const log::LogEvent& event, std::string_view raw) {
@@ -175,6 +197,7 @@ class Tail {
   }
 
   TailOptions options_;
+  std::unique_ptr<analysis::FlightLog> joined_;
   EventFilter filter_;
   KernelLine line_;
   std::deque<std::string> kept_;
@@ -209,7 +232,7 @@ int tail_verb(const Arguments& arguments) {
   describe(app, "tail", "[OPTIONS] LOG",
            "Follows a log while it grows, through its rotations, one line per kernel. Ends with the recording.",
            kExamples);
-  app.add_option("LOG", options.target, "A log (it may come later), a folder (its newest log), or a process id")
+  app.add_option("LOG", options.target, "A log (it may come later), a flight file, a folder (its newest log), or a process id")
       ->required();
   app.add_option("-n,--lines", last, "Show the last N matching lines of the present file first; all: of all files")
       ->type_name("N")
