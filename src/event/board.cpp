@@ -54,7 +54,7 @@ constexpr std::array kProducts = {
     Product{"l4", "NVIDIA L4", kSm89, 58, 48 * kMiB, 24, 2040, 6251, 192, 2, true, false},
     Product{"rtx4090", "NVIDIA GeForce RTX 4090", kSm89, 128, 72 * kMiB, 24, 2520, 10501, 384, 2, false, false},
     Product{"h100", "NVIDIA H100 80GB HBM3", kSm90, 132, 50 * kMiB, 80, 1980, 2619, 5120, 3, true, false},
-    Product{"h200", "NVIDIA H200", kSm90, 132, 60 * kMiB, 141, 1980, 3201, 6144, 3, true, false},
+    Product{"h200", "NVIDIA H200", kSm90, 132, 60 * kMiB, 141, 1980, 3201, 6016, 3, true, false},
     Product{"b200", "NVIDIA B200", kSm100, 148, 126 * kMiB, 180, 1965, 3996, 7680, 3, true, false},
     Product{"b300", "NVIDIA B300", kSm103, 148, 126 * kMiB, 270, 1965, 3996, 7680, 3, true, false},
     Product{"rtx5090", "NVIDIA GeForce RTX 5090", kSm120, 170, 96 * kMiB, 32, 2407, 14001, 512, 2, false, false},
