@@ -3,15 +3,14 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "failure.h"
-#include "gpuflight/gpuflight.h"
 #include "verbs.h"
 
 namespace gpuflight::cli {
@@ -81,18 +80,24 @@ Json nvml_facts() {
   return facts;
 }
 
+// The beginning of the C API's gpuflight_stats, whose `size` says how much of it there is. Only the status that comes
+// back is of interest here, so the tool gets by without the library's header.
+struct StatsHead {
+  std::size_t size = sizeof(StatsHead);
+  std::uint64_t counters[5] = {};  // seen, written, summarised, pending, lost
+};
+
 Json recorder_facts() {
-  const auto version_of = symbol<decltype(&gpuflight_version)>(RTLD_DEFAULT, "gpuflight_version");
+  const auto version_of = symbol<const char* (*)()>(RTLD_DEFAULT, "gpuflight_version");
   if (version_of == nullptr) return nullptr;  // the preload did not come through
   Json facts{{"version", version_of()}};
-  const auto stats_of = symbol<decltype(&gpuflight_get_stats)>(RTLD_DEFAULT, "gpuflight_get_stats");
-  const auto text_of = symbol<decltype(&gpuflight_status_string)>(RTLD_DEFAULT, "gpuflight_status_string");
-  const auto log_of = symbol<decltype(&gpuflight_log_path)>(RTLD_DEFAULT, "gpuflight_log_path");
-  gpuflight_stats stats{};
-  stats.size = sizeof(stats);
-  const gpuflight_status status = stats_of != nullptr ? stats_of(&stats) : GPUFLIGHT_ERROR_UNSUPPORTED;
-  facts["status"] = static_cast<int>(status);
-  if (text_of != nullptr) facts["status_text"] = text_of(status);
+  const auto stats_of = symbol<int (*)(StatsHead*)>(RTLD_DEFAULT, "gpuflight_get_stats");
+  const auto text_of = symbol<const char* (*)(int)>(RTLD_DEFAULT, "gpuflight_status_string");
+  const auto log_of = symbol<const char* (*)()>(RTLD_DEFAULT, "gpuflight_log_path");
+  StatsHead stats;
+  const int status = stats_of != nullptr ? stats_of(&stats) : -1;
+  facts["status"] = status;
+  if (text_of != nullptr && status >= 0) facts["status_text"] = text_of(status);
   if (log_of != nullptr) facts["log"] = log_of();
   return facts;
 }
