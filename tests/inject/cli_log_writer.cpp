@@ -135,6 +135,13 @@ event::SessionEnd end_of(const Settings& s, std::uint64_t failed, std::int64_t n
   return end;
 }
 
+// Compression goes on in the background, as slowly as a busy machine has it: the first segment is waited for, so that a
+// test has one to look at.
+void await_compressed(const std::string& log) {
+  const std::string stem = log.substr(0, log.rfind(".ndjson"));
+  for (int i = 0; i < 3000 && access((stem + ".0001.ndjson.zst").c_str(), F_OK) != 0; ++i) usleep(10'000);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -179,6 +186,7 @@ int main(int argc, char** argv) {
     log::append_session_end(batch, end_of(s, failed, now));
     if (sink.write(batch.view(), 0, now).error != 0) return 1;
   }
+  if (s.compress && sink.segment() > 1) await_compressed(sink.path());
   std::printf("%s\n", sink.path().c_str());
   sink.close(5000);
 }
