@@ -1,6 +1,6 @@
 // Reads a flight file: of a dead process, of one that is being recorded right now, truncated, damaged or hostile.
 // Trusts nothing in it: every offset, count, row number and state is checked against the file's real size. It is read,
-// never mapped, since a mapped file that shrinks is a SIGBUS. Memory is bounded by ReadLimits and by the size of the file.
+// never mapped, since a mapped file that shrinks is a SIGBUS. Memory is bounded by ReadLimits and the file's size.
 //
 // For tools. Threads: one owner. Blocks on the file. Throws FlightError, std::bad_alloc.
 #pragma once

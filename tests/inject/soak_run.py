@@ -136,8 +136,8 @@ def main():
     # The first third fills caches and tables, and the disk up to its bound.
     settled = [s for s in samples[len(samples) // 3:] if s["events"] > POOL_RECORDS * 5 // 4]
     if len(settled) < 8:
-        wrong.append(f"only {len(settled)} samples behind the first {POOL_RECORDS * 5 // 4} events: nothing can be said "
-                     "about growth; let it run longer or faster")
+        wrong.append(f"only {len(settled)} samples behind the first {POOL_RECORDS * 5 // 4} events: too few to "
+                     "speak of growth; let it run longer or faster")
     else:
         wrong += judge(settled, options.log_max_mib * 1024)
     wrong += account(round_, samples[-1] if samples else None)
@@ -158,7 +158,7 @@ def account(round_, last):
         return ["the log has no session_end"]
     rate = (launches + graphs) / last["seconds"] if last else 0
     print(f"\n{launches + graphs} launches ({rate:.0f} per second); "
-          + ", ".join(f"{key} {end[key]}" for key in ("seen", "written", "summarised", "pending", "lost", "rotated_away")))
+          + ", ".join(f"{k} {end[k]}" for k in ("seen", "written", "summarised", "pending", "lost", "rotated_away")))
     wrong = []
     if end["seen"] != launches + graphs:
         wrong.append(f"seen {end['seen']}, the program counted {launches + graphs}")
