@@ -143,14 +143,17 @@ CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, Str
 
 SourceStatus CuptiSource::start(std::string& problem) noexcept {
   try {
-    if (subscriber_ == nullptr) {
-      const SourceStatus status = library_ ? subscribe(problem) : choose(problem);
+    const bool subscribe_now = subscriber_ == nullptr;
+    const bool again = static_cast<bool>(library_);
+    if (subscribe_now) {
+      const SourceStatus status = again ? subscribe(problem) : choose(problem);
       if (status != SourceStatus::kOk) return status;
     }
-    if (!enable_all(true, problem)) {
+    if ((subscribe_now && !enable_state(problem)) || !enable_launches(true, problem)) {
       stop(true);
       return SourceStatus::kRefused;
     }
+    if (subscribe_now && again) recorder_.on_resumed_blind();
     enabled_ = true;
     return SourceStatus::kOk;
   } catch (...) {
@@ -164,8 +167,9 @@ void CuptiSource::stop(bool release) noexcept {
     cupti_.unsubscribe(subscriber_);
     subscriber_ = nullptr;
   } else if (enabled_) {
+    // What says which handles and captures there are stays on: rare calls, and a resume knows them.
     std::string ignored;
-    enable_all(false, ignored);
+    enable_launches(false, ignored);
   }
   enabled_ = false;
 }
@@ -230,27 +234,31 @@ SourceStatus CuptiSource::subscribe(std::string& problem) {
   return SourceStatus::kRefused;
 }
 
-bool CuptiSource::enable_all(bool on, std::string& problem) noexcept {
-  const std::uint32_t flag = on ? 1 : 0;
-  const auto each = [&](CUpti_CallbackDomain domain, const auto& ids, bool must) {
-    for (const CUpti_CallbackId id : ids) {
-      const CUptiResult result = cupti_.enable_callback(flag, subscriber_, domain, id);
-      // An older CUPTI does not know the newest ids: those calls do not exist in its driver either.
-      if (result != CUPTI_SUCCESS && must && result != CUPTI_ERROR_INVALID_PARAMETER) {
-        try {
-          problem = std::string("cuptiEnableCallback: ") + cupti_.result_text(result);
-        } catch (...) {
-        }
-        return false;
-      }
+template <class Ids>
+bool CuptiSource::enable(bool on, CUpti_CallbackDomain domain, const Ids& ids, std::string* problem) noexcept {
+  for (const CUpti_CallbackId id : ids) {
+    const CUptiResult result = cupti_.enable_callback(on ? 1 : 0, subscriber_, domain, id);
+    // An older CUPTI does not know the newest ids: those calls do not exist in its driver either.
+    if (result == CUPTI_SUCCESS || problem == nullptr || result == CUPTI_ERROR_INVALID_PARAMETER) continue;
+    try {
+      *problem = std::string("cuptiEnableCallback: ") + cupti_.result_text(result);
+    } catch (...) {
     }
-    return true;
-  };
-  for (const BlockingId& blocking : kBlockingIds) {
-    cupti_.enable_callback(flag, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, blocking.id);
+    return false;
   }
-  return each(CUPTI_CB_DOMAIN_RESOURCE, kResourceIds, false) && each(CUPTI_CB_DOMAIN_DRIVER_API, kStateIds, false) &&
-         each(CUPTI_CB_DOMAIN_DRIVER_API, kLaunchIds, true);
+  return true;
+}
+
+bool CuptiSource::enable_state(std::string& problem) noexcept {
+  return enable(true, CUPTI_CB_DOMAIN_RESOURCE, kResourceIds, nullptr) &&
+         enable(true, CUPTI_CB_DOMAIN_DRIVER_API, kStateIds, &problem);
+}
+
+bool CuptiSource::enable_launches(bool on, std::string& problem) noexcept {
+  for (const BlockingId& blocking : kBlockingIds) {
+    cupti_.enable_callback(on ? 1 : 0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, blocking.id);
+  }
+  return enable(on, CUPTI_CB_DOMAIN_DRIVER_API, kLaunchIds, &problem);
 }
 
 void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,

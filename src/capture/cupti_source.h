@@ -49,7 +49,10 @@ class CuptiSource final : public LaunchSource {
   static std::int32_t device_of(void* self, const void* context) noexcept;
   SourceStatus choose(std::string& problem);
   SourceStatus subscribe(std::string& problem);
-  bool enable_all(bool on, std::string& problem) noexcept;
+  template <class Ids>
+  bool enable(bool on, CUpti_CallbackDomain domain, const Ids& ids, std::string* problem) noexcept;
+  bool enable_state(std::string& problem) noexcept;
+  bool enable_launches(bool on, std::string& problem) noexcept;
 
   LaunchRecorder& recorder_;
   KernelResolver& resolver_;

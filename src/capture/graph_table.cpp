@@ -18,4 +18,10 @@ void GraphTable::on_graph_exec_destroyed(const void* graph_exec) noexcept {
   if (ids_.erase(graph_exec) != 0) generation_.fetch_add(1, std::memory_order_release);
 }
 
+void GraphTable::forget_all() noexcept {
+  std::lock_guard lock(mutex_);
+  ids_.clear();
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
 }  // namespace gpuflight::capture

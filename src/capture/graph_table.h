@@ -16,6 +16,7 @@ class GraphTable {
  public:
   event::GraphId id_of(const void* graph_exec) noexcept;
   void on_graph_exec_destroyed(const void* graph_exec) noexcept;
+  void forget_all() noexcept;
   std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 
  private:

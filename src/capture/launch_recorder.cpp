@@ -84,12 +84,13 @@ flight::Record* LaunchRecorder::begin(ThreadState& thread, flight::RecordKind ki
 
 void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call, void* source,
                                      DeviceOf device_of) noexcept {
-  const std::int64_t now = now_ns();
+  std::int64_t now = now_ns();
   const std::uint32_t config = config_of(thread, call, source, device_of);
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
+  if (thread.missed) [[unlikely]] now = now_ns();  // what we had to look up is no part of the host's call
   std::uint16_t flags = config == 0 ? flight::kFlagConfigUnknown : 0;
-  const bool capturing = captures_.load(std::memory_order_relaxed) > 0;
+  const bool capturing = may_be_capturing(now);
   if (!capturing && !call.programmatic) mark_before(thread, stream, now);
   if (capturing && being_captured(thread, call.stream, call.per_thread_default)) flags |= flight::kFlagCaptured;
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
@@ -130,7 +131,7 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   const std::uint32_t graph = entry.id;
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
-  const bool capturing = captures_.load(std::memory_order_relaxed) > 0;
+  const bool capturing = may_be_capturing(now);
   if (!capturing) mark_before(thread, stream, now);
   const bool captured = capturing && being_captured(thread, call.stream, call.per_thread_default);
   flight::Record* const record = begin(thread, flight::RecordKind::kGraphLaunch);
@@ -152,7 +153,7 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
 
 void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source,
                                        DeviceOf device_of) noexcept {
-  if (parts_.markers != nullptr && captures_.load(std::memory_order_relaxed) == 0) {
+  if (parts_.markers != nullptr && !may_be_capturing(now_ns())) {
     for (ThreadState::StreamEntry& entry : thread.streams) {
       if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid) mark_stream(thread, entry);
     }
@@ -292,7 +293,7 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
   const bool own_default = stream == kPerThreadStream || (stream == nullptr && per_thread_default);
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
-  const bool may_ask = captures_.load(std::memory_order_relaxed) == 0;
+  const bool may_ask = !may_be_capturing(now_ns());
   const event::StreamId id = parts_.streams.id_of(key, device_of(source, context), may_ask);
   entry = {};
   entry.stream = stream;
@@ -310,6 +311,16 @@ bool LaunchRecorder::being_captured(ThreadState& thread, const void* stream, boo
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (ask(static_cast<CUstream>(const_cast<void*>(stream)), &status) != CUDA_SUCCESS) return false;
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// What was not seen during the pause may have changed everything that is kept by handle.
+void LaunchRecorder::on_resumed_blind() noexcept {
+  constexpr std::int64_t kDoubtNs = 10'000'000'000;
+  captures_.store(0, std::memory_order_relaxed);
+  in_doubt_until_ns_.store(now_ns() + kDoubtNs, std::memory_order_release);
+  parts_.resolver.on_handles_released();
+  parts_.streams.forget_all();
+  parts_.graphs.forget_all();
 }
 
 void LaunchRecorder::on_capture_ended() noexcept {

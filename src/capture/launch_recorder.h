@@ -100,6 +100,9 @@ class LaunchRecorder {
   void on_capture_begun() noexcept { captures_.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
 
+  // The source saw nothing for a while, not even module unloads, and sees again.
+  void on_resumed_blind() noexcept;
+
   void push_scope(const char* name) noexcept;
   void pop_scope() noexcept;
   void mark(const char* name) noexcept;
@@ -131,7 +134,13 @@ class LaunchRecorder {
   void abandon_open(ThreadState& thread) noexcept;
 
   Parts parts_;
+  // A capture that began unseen is found by asking; for a while after a blind pause every launch asks.
+  bool may_be_capturing(std::int64_t now) const noexcept {
+    return captures_.load(std::memory_order_relaxed) > 0 || now < in_doubt_until_ns_.load(std::memory_order_relaxed);
+  }
+
   std::atomic<std::int32_t> captures_{0};  // graph captures now running in the process
+  std::atomic<std::int64_t> in_doubt_until_ns_{0};
   std::atomic<std::uint64_t> without_slot_{0};
   CostCounters cost_;
 };

@@ -99,6 +99,15 @@ void StreamTable::on_context_destroyed(std::uint32_t context_uid) noexcept {
   invalidate();
 }
 
+void StreamTable::forget_all() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    ids_.clear();
+    created_.clear();
+  }
+  invalidate();
+}
+
 const event::StreamInfo* StreamTable::row(std::uint32_t id) const noexcept {
   return id > 0 && id < used() ? infos_[id].get() : nullptr;
 }

@@ -44,6 +44,8 @@ class StreamTable {
   void on_stream_destroyed(const void* handle, std::uint32_t context_uid) noexcept;
   void on_context_destroyed(std::uint32_t context_uid) noexcept;
 
+  void forget_all() noexcept;  // handles may mean something else now
+
   // Grows when an id in some thread's cache may be wrong.
   std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 

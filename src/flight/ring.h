@@ -130,6 +130,8 @@ inline bool Ring::refill() noexcept {
   header.next.store(0, std::memory_order_relaxed);
   header.first_counter.store(counter_, std::memory_order_relaxed);
   header.slot_plus_one.store(slot_index_ + 1, std::memory_order_release);
+  // A live reader must not see a record of this life under the header of the life before.
+  std::atomic_thread_fence(std::memory_order_release);
   // Owner 0 while it changes: whoever copies the chunk meanwhile sees that it changed under its hands.
   set_->owners_[fresh].store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);

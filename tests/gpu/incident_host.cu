@@ -6,6 +6,7 @@
 //   clean     the good kernels only
 // Prints what the CUDA calls returned, so that output with and without the recorder can be compared.
 #include <cassert>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,8 @@ __global__ void bad_address(float* data) { data[1ull << 40] = 1.0f; }
 __global__ void failing_assert(float* data) { assert(data == nullptr); }
 __global__ void spin(long long cycles) {
   const long long begin = clock64();
-  while (cycles < 0 || clock64() - begin < cycles) {
+  // A loop without an effect may be taken out, also one that never ends.
+  for (volatile long long now = begin; cycles < 0 || now - begin < cycles; now = clock64()) {
   }
 }
 
