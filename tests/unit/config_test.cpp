@@ -23,7 +23,7 @@ std::pair<std::string, std::string> sample_values(const OptionRow& row) {
     case OptionType::kBool: return row.default_text == std::string("on") ? std::pair{"off", "0"} : std::pair{"on", "1"};
     case OptionType::kCount: return {std::to_string(row.min + 1), std::to_string(row.min + 2)};
     case OptionType::kBytes: return {"3M", "7340032"};
-    case OptionType::kDuration: return {"70ms", "71ms"};
+    case OptionType::kDuration: return {"170ms", "171ms"};
     case OptionType::kEnum: return {"blackbox", "blackbox"};
     case OptionType::kString: return {"some/thing", "other"};
   }
