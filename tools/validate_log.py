@@ -26,6 +26,8 @@ def closed(schema):
     for name in types:
         definition = schema["$defs"][name]
         definition["unevaluatedProperties"] = False
+    for name in ("launch_part", "in_flight_part", "blocked_part"):
+        schema["$defs"][name]["additionalProperties"] = False
     for definition in schema["$defs"].values():
         for value in definition["properties"].values():
             if "properties" in value:

@@ -59,6 +59,9 @@ enum class OccupancySource : std::uint8_t {
 
 // Occupancy of one configuration. `limit_blocks[i]` answers "how many blocks would an SM hold if only limiter i
 // existed"; -1: that limit does not apply or is not known. INT32_MAX: the kernel uses none of it.
+// Limit of a resource of which the kernel uses none: unlike -1, "not known", it stands for a resource occupancy of 1.
+inline constexpr std::int32_t kUnlimitedBlocks = INT32_MAX;
+
 struct Occupancy {
   OccupancySource source = OccupancySource::kNone;
   std::int32_t max_active_blocks = -1;

@@ -14,7 +14,9 @@
 #include <variant>
 #include <vector>
 
+#include "event/api_call.h"
 #include "event/events.h"
+#include "event/incidents.h"
 
 namespace gpuflight::log {
 
@@ -69,17 +71,32 @@ struct KernelSummaryLine {
   std::array<std::optional<double>, event::kLimiterCount> limit_occupancy;
 };
 
+// A call that a host thread may wait in. call.call is 0 for one that this version has no number for.
+struct ApiLine {
+  event::ApiEvent call;  // call.scope is not in the log
+  std::string name;
+  std::optional<std::string> scope;
+};
+struct SyncLine : ApiLine {};
+
 // monostate: nothing read yet.
 using LogEvent = std::variant<std::monostate, KernelEventLine, GraphLaunchLine, ScopeLine, SessionStartLine,
                               DeviceInfoLine, event::StreamInfo, KernelSummaryLine, event::Notice, event::LossEvent,
-                              event::SessionEnd>;
+                              event::SessionEnd, SyncLine, ApiLine, event::ErrorEvent, event::HangEvent,
+                              event::ForkEvent>;
+
+// The call of a sync_event or api_event; nullptr: another event.
+inline const ApiLine* api_line(const LogEvent& event) {
+  if (const auto* sync = std::get_if<SyncLine>(&event)) return sync;
+  return std::get_if<ApiLine>(&event);
+}
 
 // Position in LogEvent.
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,
-  kSessionEnd
+  kSessionEnd, kSync, kApi, kError, kHang, kFork
 };
-inline constexpr int kLineTypeCount = 11;
+inline constexpr int kLineTypeCount = 16;
 using LineTypeSet = std::uint32_t;
 constexpr LineTypeSet line_type_bit(LineType type) { return 1u << static_cast<unsigned>(type); }
 inline constexpr LineTypeSet kAllLineTypes = (1u << kLineTypeCount) - 1;

@@ -77,7 +77,11 @@ void occupancy_part(Members& m, const event::KernelInfo& k, const event::LaunchS
   limit_share(m, "barrier_occupancy", o, Limiter::kBarriers, false);
   limit_share(m, "cluster_occupancy", o, Limiter::kCluster, false);
   m.open("limit_blocks", '{');
-  for (std::size_t i = 0; i < event::kLimiterCount; ++i) m.known(event::kLimiterNames[i], o.limit_blocks[i]);
+  for (std::size_t i = 0; i < event::kLimiterCount; ++i) {
+    // No count says "as many as you like": what does not limit has a share of 1.0 and no blocks.
+    const std::int32_t blocks = o.limit_blocks[i];
+    m.known(event::kLimiterNames[i], blocks == event::kUnlimitedBlocks ? -1 : blocks);
+  }
   m.close('}');
   switch (o.source) {
     case event::OccupancySource::kDriver: m.text("occupancy_source", "driver"); break;

@@ -1,88 +1,14 @@
-#include "log/event_fields.h"
-
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <utility>
+
+#include "log/field_table.h"
 
 namespace gpuflight::log {
 namespace {
 
-using Value = simdjson::dom::element;
+using namespace fields;
 using event::Limiter;
-
-// Readers of one value: false when it is of another kind or out of range.
-
-template <std::integral T>
-bool read(const Value& v, T& to) {
-  std::int64_t i;
-  if (v.get(i) == simdjson::SUCCESS) {
-    to = static_cast<T>(i);
-    return std::in_range<T>(i);
-  }
-  std::uint64_t u;
-  if (v.get(u) != simdjson::SUCCESS) return false;
-  to = static_cast<T>(u);
-  return std::in_range<T>(u);
-}
-bool read(const Value& v, bool& to) { return v.get(to) == simdjson::SUCCESS; }
-bool read(const Value& v, double& to) { return v.get(to) == simdjson::SUCCESS; }
-bool read(const Value& v, std::string& to) {
-  std::string_view text;
-  if (v.get(text) != simdjson::SUCCESS) return false;
-  to.assign(text);
-  return true;
-}
-bool read(const Value& v, event::Seq& to) { return read(v, to.value); }
-template <class Tag, class Int>
-bool read(const Value& v, event::Id<Tag, Int>& to) {
-  return read(v, to.value);
-}
-template <class T>
-bool read(const Value& v, std::optional<T>& to) {
-  to.reset();
-  return v.is_null() || read(v, to.emplace());
-}
-// null leaves what the struct says for "not known" (0, -1, empty).
-template <class T>
-bool read_or_null(const Value& v, T& to) {
-  return v.is_null() || read(v, to);
-}
-
-bool read_dim(const Value& v, event::Dim3& to) {
-  std::string_view text;
-  if (v.get(text) != simdjson::SUCCESS || text.size() < 2 || text.front() != '(' || text.back() != ')') return false;
-  const char* at = text.data();
-  const char* const end = text.data() + text.size() - 1;
-  for (std::uint32_t* part : {&to.x, &to.y, &to.z}) {
-    const auto [next, error] = std::from_chars(at + 1, end, *part);
-    if (error != std::errc{}) return false;
-    at = next;
-    if (part != &to.z && (at == end || *at != ',')) return false;
-  }
-  return at == end;
-}
-
-bool read_hex(const Value& v, std::uint64_t& to, std::string_view prefix) {
-  std::string_view text;
-  if (v.get(text) != simdjson::SUCCESS || !text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to, 16);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
-template <class Enum, std::size_t N>
-bool read_name(const Value& v, Enum& to, const std::array<const char*, N>& names) {
-  std::string_view text;
-  if (v.get(text) != simdjson::SUCCESS) return false;
-  const auto it = std::find(names.begin(), names.end(), text);
-  if (it == names.end()) return false;
-  to = static_cast<Enum>(it - names.begin());
-  return true;
-}
 
 bool read_limiters(const Value& v, event::LimiterSet& to) {
   simdjson::dom::array array;
@@ -123,15 +49,6 @@ bool read_pairs(const Value& v, std::vector<std::pair<std::string, std::string>>
   return true;
 }
 
-bool read_strings(const Value& v, std::vector<std::string>& to) {
-  simdjson::dom::array array;
-  if (v.get(array) != simdjson::SUCCESS) return false;
-  for (const Value one : array) {
-    if (!read(one, to.emplace_back())) return false;
-  }
-  return true;
-}
-
 bool read_losses(const Value& v, std::array<std::uint64_t, event::kLossCauseCount>& to) {
   simdjson::dom::object object;
   if (v.get(object) != simdjson::SUCCESS) return false;
@@ -152,19 +69,6 @@ bool read_schema(const Value& v, SessionStartLine& to) {
   const auto minor = std::from_chars(major.ptr + 1, end, to.schema_minor);
   return minor.ec == std::errc{} && minor.ptr == end;
 }
-
-bool ignore(const Value&) { return true; }
-
-template <class T>
-struct Field {
-  std::string_view key;
-  bool required;
-  bool (*read)(const Value&, T&);
-};
-
-// A key of the line `e`, its value being `v`.
-#define GPUFLIGHT_FIELD(type, key, required, expression) \
-  Field<type> { key, required, [](const Value& v, [[maybe_unused]] type& e) -> bool { return expression; } }
 
 template <class T>
 std::optional<double>& share_of(T& line, Limiter limiter) {
@@ -203,14 +107,6 @@ constexpr auto config_fields() {
       F("module_hash", false, v.is_null() || read_hex(v, e.kernel.module_hash, "")),
   };
 #undef F
-}
-
-template <class T, std::size_t N, std::size_t M>
-constexpr std::array<Field<T>, N + M> joined(const std::array<Field<T>, N>& a, const std::array<Field<T>, M>& b) {
-  std::array<Field<T>, N + M> all{};
-  std::copy(a.begin(), a.end(), all.begin());
-  std::copy(b.begin(), b.end(), all.begin() + N);
-  return all;
 }
 
 #define F(key, required, expression) GPUFLIGHT_FIELD(KernelEventLine, key, required, expression)
@@ -403,62 +299,26 @@ constexpr auto kSessionEndFields = joined(ledger_fields<event::SessionEnd>(), st
 #undef F
 #undef GPUFLIGHT_FIELD
 
-// Lines come in the table's order almost always: looked for from where the last key was found.
-template <class T, std::size_t N>
-FieldTrouble fill(const std::array<Field<T>, N>& fields, const simdjson::dom::object& object, T& to) {
-  static_assert(N <= 64);
-  FieldTrouble trouble;
-  std::uint64_t seen = 0;
-  std::size_t at = 0;
-  for (const auto field : object) {
-    const std::string_view key = field.key;
-    std::size_t tried = 0;
-    while (tried < N && fields[at].key != key) {
-      at = at + 1 == N ? 0 : at + 1;
-      ++tried;
-    }
-    if (tried == N) {
-      if (key == "type") continue;
-      if (trouble.unknown_keys++ == 0) trouble.unknown_key = key;
-      continue;
-    }
-    if (!fields[at].read(field.value, to)) {
-      trouble.bad_key = fields[at].key;
-      return trouble;
-    }
-    seen |= std::uint64_t{1} << at;
-    at = at + 1 == N ? 0 : at + 1;
-  }
-  for (std::size_t i = 0; i < N; ++i) {
-    if (fields[i].required && !(seen >> i & 1)) trouble.missing_key = fields[i].key;
-  }
-  return trouble;
-}
-
 // What the ratios say, where the line says it in no other way.
 template <class T>
 void derive(T& line) {
   event::Occupancy& o = line.occupancy;
   if (!line.config_known || !line.details) return;
   o.warps_per_block = static_cast<std::int32_t>(std::min<std::uint64_t>((line.shape.block.count() + 31) / 32, 1 << 16));
+  // Null blocks and yet a full share: the kernel uses none of that resource.
+  for (std::size_t i = 0; i < o.limit_blocks.size(); ++i) {
+    if (o.limit_blocks[i] < 0 && line.limit_occupancy[i] == 1.0) o.limit_blocks[i] = event::kUnlimitedBlocks;
+  }
   const double ratio = line.occupancy_ratio.value_or(0);
   if (ratio <= 0 || ratio > 1 || o.max_active_blocks <= 0) return;
   const double most = std::round(double(o.max_active_blocks) * o.warps_per_block / ratio);
   if (most <= std::numeric_limits<std::int16_t>::max()) o.max_warps_per_sm = static_cast<std::int32_t>(most);
 }
 
-template <class T>
-T& fresh(LogEvent& event) {
-  if (T* same = std::get_if<T>(&event)) {
-    *same = T{};
-    return *same;
-  }
-  return event.emplace<T>();
-}
-
 constexpr std::array<std::string_view, kLineTypeCount> kTypeNames = {
     "",           "kernel_event", "graph_launch_event", "scope_event",  "session_start", "device_info",
-    "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end"};
+    "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end",
+    "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event"};
 
 }  // namespace
 
@@ -491,6 +351,11 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
     case LineType::kNotice: return fill(kNoticeFields, object, fresh<event::Notice>(event));
     case LineType::kLoss: return fill(kLossFields, object, fresh<event::LossEvent>(event));
     case LineType::kSessionEnd: return fill(kSessionEndFields, object, fresh<event::SessionEnd>(event));
+    case LineType::kSync:
+    case LineType::kApi:
+    case LineType::kError:
+    case LineType::kHang:
+    case LineType::kFork: return read_incident(type, object, event);
     case LineType::kNone: break;
   }
   return {};

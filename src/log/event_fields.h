@@ -23,5 +23,7 @@ struct FieldTrouble {
 
 // Makes `event` the alternative of `type` and fills it.
 FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, LogEvent& event);
+// Those of incident_fields.cpp.
+FieldTrouble read_incident(LineType type, const simdjson::dom::object& object, LogEvent& event);
 
 }  // namespace gpuflight::log

@@ -20,7 +20,7 @@ struct DriverAnswer {
 
 // Limit of a resource of which the kernel uses none (no shared memory on a board that reserves none): unlike -1, "not
 // known", it stands for a resource occupancy of 1.
-inline constexpr std::int32_t kUnlimitedBlocks = INT32_MAX;
+using event::kUnlimitedBlocks;
 
 // The rules, in order:
 //  - max_active_blocks is the driver's answer. The model's stands in only where there is none, or where the carve-out

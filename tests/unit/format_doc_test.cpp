@@ -62,7 +62,7 @@ TEST(FormatDocument, Header) {
                      FIELD(Header, program), FIELD(Header, log_path), FIELD(Header, state), FIELD(Header, control),
                      FIELD(Header, heartbeat_ns), FIELD(Header, kernels_used), FIELD(Header, configs_used),
                      FIELD(Header, streams_used), FIELD(Header, scopes_used), FIELD(Header, strings_used),
-                     FIELD(Header, mode), FIELD(Header, details)});
+                     FIELD(Header, control_result), FIELD(Header, control_done), FIELD(Header, mode), FIELD(Header, details)});
 }
 
 TEST(FormatDocument, LedgerBlock) {
@@ -107,7 +107,8 @@ TEST(FormatDocument, StreamEntry) {
                     {FIELD(StreamEntry, state), FIELD(StreamEntry, context), FIELD(StreamEntry, device),
                      FIELD(StreamEntry, kind), FIELD(StreamEntry, has_priority), FIELD(StreamEntry, has_flags),
                      FIELD(StreamEntry, reserved0), FIELD(StreamEntry, handle), FIELD(StreamEntry, priority),
-                     FIELD(StreamEntry, flags), FIELD(StreamEntry, thread), FIELD(StreamEntry, reserved1)});
+                     FIELD(StreamEntry, flags), FIELD(StreamEntry, thread), FIELD(StreamEntry, reserved1),
+                     FIELD(StreamEntry, finished_ns), FIELD(StreamEntry, marked_ns), FIELD(StreamEntry, reserved2)});
 }
 
 TEST(FormatDocument, ScopeEntry) {

@@ -125,6 +125,19 @@ TEST(LogEncoder, NotKnownIsNullNeverZero) {
   EXPECT_TRUE(partly["static_shared_bytes"].is_null());
 }
 
+// A resource of which the kernel uses none does not limit it, and no number of blocks says so.
+TEST(LogEncoder, UnlimitedIsNullBlocksAndAFullShare) {
+  KernelConfig config = naive_config();
+  config.occupancy.limit_blocks[static_cast<std::size_t>(Limiter::kSharedMem)] = kUnlimitedBlocks;
+  config.occupancy.limit_blocks[static_cast<std::size_t>(Limiter::kBarriers)] = kUnlimitedBlocks;
+  const json line = json::parse(kernel_line(naive_kernel(), config));
+  EXPECT_EQ(line["smem_occupancy"], 1.0);
+  EXPECT_EQ(line["barrier_occupancy"], 1.0);
+  EXPECT_TRUE(line["limit_blocks"]["shared_mem"].is_null());
+  EXPECT_TRUE(line["limit_blocks"]["barriers"].is_null());
+  EXPECT_EQ(line["limit_blocks"]["warps"], 6);
+}
+
 TEST(LogEncoder, QueueTimeBelowZeroIsKeptAndFlagged) {
   Buffer out;
   RenderedConfig config = render_config(naive_kernel(), naive_config(), ConfigId{7}, true, 48);
@@ -226,11 +239,12 @@ TEST(LogEncoder, LedgerLinesAreThoseOfRingRecords) {
   int ring = 0;
   while (std::getline(lines, line)) {
     const std::string type = json::parse(line)["type"];
-    const bool expected = type == "kernel_event" || type == "graph_launch_event" || type == "scope_event";
+    const bool expected = type == "kernel_event" || type == "graph_launch_event" || type == "scope_event" ||
+                          type == "sync_event" || type == "api_event";
     EXPECT_EQ(is_ring_event(line), expected) << type;
     ring += expected;
   }
-  EXPECT_EQ(ring, 11);
+  EXPECT_EQ(ring, 13);
   EXPECT_FALSE(is_ring_event(""));
   EXPECT_FALSE(is_ring_event(R"({"type":"kernel_eventual"})"));
 }

@@ -240,6 +240,65 @@ inline SessionEnd session_end() {
   return e;
 }
 
+inline ApiEvent sync_call() {
+  ApiEvent a;
+  a.seq = Seq(3, 44);
+  a.call = static_cast<std::uint32_t>(ApiCall::kStreamSynchronize);
+  a.stream = StreamId{2};
+  a.thread = 4242;
+  a.time_ns = 1'234'800'000;
+  a.call_ns = 700'000;
+  a.status = 700;
+  return a;
+}
+
+inline SuspectLaunch suspect() {
+  SuspectLaunch s;
+  s.seq = Seq(3, 41);
+  s.config = ConfigId{7};
+  s.name = "_Z18block_reduce_naivePKfPfi";
+  s.grid = {16384, 1, 1};
+  s.block = {256, 1, 1};
+  s.dyn_shared_bytes = 1024;
+  s.launch_ns = 1'234'567'890;
+  s.status = 0;
+  return s;
+}
+
+inline SuspectLaunch suspect_graph() {
+  SuspectLaunch s;
+  s.seq = Seq(3, 43);
+  s.graph = GraphId{5};
+  s.launch_ns = 1'234'700'000;
+  s.status = 0;
+  return s;
+}
+
+inline ErrorEvent error_event() {
+  ErrorEvent e;
+  e.seq = Seq(0, 13);
+  e.time_ns = 1'235'500'000;
+  e.code = 700;
+  e.name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+  e.call = "cuStreamSynchronize";
+  e.thread = 4242;
+  e.context = ContextId{1};
+  e.culprit = suspect();
+  e.confidence = "oldest_in_flight";
+  e.in_flight = {{StreamId{2}, 2, {suspect(), suspect_graph()}, 1'234'000'000}, {StreamId{4}, 9, {}, 0}};
+  return e;
+}
+
+inline HangEvent hang_event() {
+  HangEvent h;
+  h.seq = Seq(0, 14);
+  h.time_ns = 31'234'567'890;
+  h.since_ns = 1'234'567'890;
+  h.stream = {StreamId{2}, 2, {suspect(), suspect_graph()}, 0};
+  h.blocked = {{4242, "cuStreamSynchronize", 1'234'800'000}};
+  return h;
+}
+
 // One line at least of every type, kernel_event in all its forms.
 inline void append_all(log::Buffer& out) {
   using namespace gpuflight::log;
@@ -274,6 +333,21 @@ inline void append_all(log::Buffer& out) {
   append_kernel_summary(out, naive, summary());
   append_kernel_summary(out, bare, summary());
   append_kernel_summary(out, unknown, KernelSummary{});
+  append_api_event(out, scope.view(), sync_call());
+  ApiEvent copy;  // never came back
+  copy.call = static_cast<std::uint32_t>(ApiCall::kMemcpyHtoD);
+  copy.thread = 4242;
+  copy.late = true;
+  append_api_event(out, {}, copy);
+  append_error_event(out, error_event());
+  append_error_event(out, ErrorEvent{});
+  append_hang_event(out, hang_event());
+  HangEvent over = hang_event();
+  over.phase = HangEvent::Phase::kEnd;
+  over.stream.launches.clear();
+  over.blocked.clear();
+  append_hang_event(out, over);
+  append_fork_event(out, {Seq(0, 15), 1'000, 4711});
   append_notice_event(out, notice());
   append_loss_event(out, loss());
   append_session_end(out, session_end());

@@ -1,0 +1,146 @@
+// The keys of calls that wait, errors, hangs and forks.
+#include "log/field_table.h"
+
+namespace gpuflight::log {
+namespace {
+
+using namespace fields;
+
+constexpr std::array<const char*, 2> kHangPhaseNames = {"begin", "end"};
+
+// A call that this version does not know keeps its name.
+void look_up_call(ApiLine& line) {
+  for (std::uint32_t i = 1; i < event::kApiCallCount; ++i) {
+    if (line.name == event::kApiCalls[i].name) line.call.call = i;
+  }
+}
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(T, key, required, expression)
+template <class T>
+constexpr auto api_fields() {
+  return std::array{
+      F("call", true, read(v, e.name)),
+      F("stream", false, read_or_null(v, e.call.stream)),
+      F("scope", false, read(v, e.scope)),
+      F("thread", false, read_or_null(v, e.call.thread)),
+      F("seq", false, read(v, e.call.seq)),
+      F("time_ns", true, read(v, e.call.time_ns)),
+      F("call_ns", false, read(v, e.call.call_ns)),
+      F("status", false, read(v, e.call.status)),
+      F("late", false, read(v, e.call.late)),
+  };
+}
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::SuspectLaunch, key, required, expression)
+constexpr std::array kLaunchFields = {
+    F("event", true, read(v, e.seq)),
+    F("name", false, read_or_null(v, e.name)),
+    F("config", false, read_or_null(v, e.config)),
+    F("grid", false, v.is_null() || read_dim(v, e.grid)),
+    F("block", false, v.is_null() || read_dim(v, e.block)),
+    F("dyn_shared_bytes", false, read_or_null(v, e.dyn_shared_bytes)),
+    F("graph", false, read_or_null(v, e.graph)),
+    F("launch_ns", true, read(v, e.launch_ns)),
+    F("status", false, read(v, e.status)),
+};
+#undef F
+
+// One value that is an object of its own; keys of a later minor version are skipped in it.
+template <class T, std::size_t N>
+bool read_object(const Value& v, const std::array<Field<T>, N>& table, T& to) {
+  simdjson::dom::object object;
+  return v.get(object) == simdjson::SUCCESS && fill(table, object, to).ok();
+}
+
+template <class T, std::size_t N>
+bool read_objects(const Value& v, const std::array<Field<T>, N>& table, std::vector<T>& to) {
+  simdjson::dom::array array;
+  if (v.get(array) != simdjson::SUCCESS) return false;
+  for (const Value one : array) {
+    if (!read_object(one, table, to.emplace_back())) return false;
+  }
+  return true;
+}
+
+bool read_culprit(const Value& v, std::optional<event::SuspectLaunch>& to) {
+  return v.is_null() || read_object(v, kLaunchFields, to.emplace());
+}
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::StreamInFlight, key, required, expression)
+constexpr std::array kInFlightFields = {
+    F("stream", true, read(v, e.stream)),
+    F("count", true, read(v, e.count)),
+    F("finished_ns", false, read_or_null(v, e.finished_ns)),
+    F("launches", false, read_objects(v, kLaunchFields, e.launches)),
+};
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::ErrorEvent, key, required, expression)
+constexpr std::array kErrorFields = {
+    F("seq", false, read(v, e.seq)),
+    F("time_ns", true, read(v, e.time_ns)),
+    F("code", true, read(v, e.code)),
+    F("name", false, read_or_null(v, e.name)),
+    F("call", false, read_or_null(v, e.call)),
+    F("thread", false, read_or_null(v, e.thread)),
+    F("context", false, read_or_null(v, e.context)),
+    F("confidence", false, read(v, e.confidence)),
+    F("culprit", false, read_culprit(v, e.culprit)),
+    F("in_flight", false, read_objects(v, kInFlightFields, e.in_flight)),
+};
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::BlockedCall, key, required, expression)
+constexpr std::array kBlockedFields = {
+    F("thread", true, read(v, e.thread)),
+    F("call", true, read(v, e.call)),
+    F("since_ns", true, read(v, e.since_ns)),
+    F("for_ns", false, ignore(v)),
+};
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::HangEvent, key, required, expression)
+constexpr std::array kHangFields = {
+    F("seq", false, read(v, e.seq)),
+    F("phase", true, read_name(v, e.phase, kHangPhaseNames)),
+    F("time_ns", true, read(v, e.time_ns)),
+    F("since_ns", true, read(v, e.since_ns)),
+    F("hung_ns", false, ignore(v)),
+    F("stream", true, read(v, e.stream.stream)),
+    F("count", false, read(v, e.stream.count)),
+    F("launches", false, read_objects(v, kLaunchFields, e.stream.launches)),
+    F("blocked", false, read_objects(v, kBlockedFields, e.blocked)),
+};
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::ForkEvent, key, required, expression)
+constexpr std::array kForkFields = {
+    F("seq", false, read(v, e.seq)),
+    F("time_ns", true, read(v, e.time_ns)),
+    F("child_pid", true, read(v, e.child_pid)),
+};
+#undef F
+
+template <class T>
+FieldTrouble read_call(const simdjson::dom::object& object, LogEvent& event) {
+  T& line = fresh<T>(event);
+  const FieldTrouble trouble = fill(api_fields<T>(), object, line);
+  look_up_call(line);
+  return trouble;
+}
+
+}  // namespace
+
+FieldTrouble read_incident(LineType type, const simdjson::dom::object& object, LogEvent& event) {
+  switch (type) {
+    case LineType::kSync: return read_call<SyncLine>(object, event);
+    case LineType::kApi: return read_call<ApiLine>(object, event);
+    case LineType::kError: return fill(kErrorFields, object, fresh<event::ErrorEvent>(event));
+    case LineType::kHang: return fill(kHangFields, object, fresh<event::HangEvent>(event));
+    case LineType::kFork: return fill(kForkFields, object, fresh<event::ForkEvent>(event));
+    default: return {};
+  }
+}
+
+}  // namespace gpuflight::log
