@@ -37,7 +37,9 @@ class Article(SimTest):
         self.assertIn(b'"reg_occupancy":1.0,"smem_occupancy":0.833333,"warp_occupancy":1.0,"block_occupancy":1.0,'
                       b'"limiting_resource":"shared_mem"', text)
         self.assertEqual(naive["occupancy_source"], "driver")
-        self.assertEqual(self.assert_balanced(log)["seen"], 2)
+        # Two launches, and the synchronisation after each.
+        self.assertEqual([e["call"] for e in log["sync_event"]], ["cuCtxSynchronize"] * 2)
+        self.assertEqual(self.assert_balanced(log)["seen"], len(log.kernels) + len(log["sync_event"]))
         self.assert_unique_seq(log)
 
     def test_same_plan_on_another_board(self):
