@@ -26,6 +26,29 @@ void LogFacts::add(const log::LogEvent& event) {
   } else if (const auto* graph = std::get_if<log::GraphLaunchLine>(&event)) {
     if (!graph->launch.captured) ++graph_launches;
     saw_time(graph->launch.launch_ns);
+  } else if (const log::ApiLine* const call = log::api_line(event)) {
+    ++(std::holds_alternative<log::SyncLine>(event) ? sync_calls : api_calls);
+    saw_time(call->call.time_ns);
+  } else if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
+    ++errors_total;
+    if (errors.size() < kMaxIncidents) errors.push_back(*error);
+    saw_time(error->time_ns);
+  } else if (const auto* hang = std::get_if<event::HangEvent>(&event)) {
+    add_hang(*hang);
+    saw_time(hang->time_ns);
+  } else if (const auto* fork = std::get_if<event::ForkEvent>(&event)) {
+    saw_time(fork->time_ns);
+  }
+}
+
+void LogFacts::add_hang(const event::HangEvent& hang) {
+  if (hang.phase == event::HangEvent::Phase::kBegin) {
+    ++hangs_total;
+    if (hangs.size() < kMaxIncidents) hangs.push_back({hang, std::nullopt});
+    return;
+  }
+  for (Hang& known : hangs) {
+    if (known.begin.stream.stream == hang.stream.stream && !known.end_ns) known.end_ns = hang.time_ns;
   }
 }
 

@@ -13,7 +13,7 @@
 namespace gpuflight::analysis {
 
 struct LogFacts {
-  static constexpr std::size_t kMaxNotices = 50;
+  static constexpr std::size_t kMaxNotices = 50, kMaxIncidents = 50;
 
   std::string path;
   std::optional<event::SessionStart> start;
@@ -22,10 +22,19 @@ struct LogFacts {
   std::optional<event::Ledger> ledger;        // session_end's, else the last loss_event's
   std::vector<event::Notice> notices;         // the first kMaxNotices
   std::uint64_t notices_total = 0;
+  std::vector<event::ErrorEvent> errors;      // the first kMaxIncidents
+  std::uint64_t errors_total = 0;
+  struct Hang {
+    event::HangEvent begin;
+    std::optional<std::int64_t> end_ns;       // none: it never went on
+  };
+  std::vector<Hang> hangs;                    // the first kMaxIncidents
+  std::uint64_t hangs_total = 0;
   std::int64_t last_ns = 0;                   // latest time in any line
 
   // Counted from the lines that are there.
   std::uint64_t launches = 0, failed = 0, captured = 0, summarised = 0, graph_launches = 0;
+  std::uint64_t sync_calls = 0, api_calls = 0;
   log::ReadStats read;
 
   std::int64_t duration_ns() const { return end ? end->time_ns : last_ns; }
@@ -34,6 +43,7 @@ struct LogFacts {
 
   // Lines other than launches.
   void add(const log::LogEvent& event);
+  void add_hang(const event::HangEvent& hang);
   void saw_time(std::int64_t ns) {
     if (ns > last_ns) last_ns = ns;
   }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "event/api_call.h"
 #include "event/driver_status.h"
 #include "flight/record_event.h"
 
@@ -18,7 +19,7 @@ using flight::RecordKind;
 using flight::RecordPhase;
 
 // What a hostile log can make us remember; a recorder's own tables are smaller.
-constexpr std::size_t kMaxTails = 100'000, kMaxLogConfigs = 400'000, kMaxDevices = 1024;
+constexpr std::size_t kMaxTails = 100'000, kMaxLogConfigs = 400'000, kMaxDevices = 1024, kMaxHangs = 1024;
 
 constexpr std::size_t index(LossCause cause) { return static_cast<std::size_t>(cause); }
 
@@ -117,7 +118,8 @@ void Recovery::read_log() {
   options.types = 0;
   for (const auto type : {log::LineType::kKernel, log::LineType::kGraphLaunch, log::LineType::kScope,
                           log::LineType::kSessionStart, log::LineType::kDeviceInfo, log::LineType::kStreamInfo,
-                          log::LineType::kKernelSummary, log::LineType::kSessionEnd}) {
+                          log::LineType::kKernelSummary, log::LineType::kSessionEnd, log::LineType::kSync,
+                          log::LineType::kApi, log::LineType::kError, log::LineType::kHang}) {
     options.types |= log::line_type_bit(type);
   }
   log::LogReader reader(result_.log_path, options);
@@ -165,6 +167,14 @@ void Recovery::take_line(const log::LogEvent& event) {
     note_launch(launch);
   } else if (const auto* scope = std::get_if<log::ScopeLine>(&event)) {
     take_seq(scope->event.seq, scope->event.time_ns);
+  } else if (const log::ApiLine* const call = log::api_line(event)) {
+    take_seq(call->call.seq, call->call.time_ns);
+    note_call(call->call);
+  } else if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
+    if (!error_in_log_) result_.error = *error;
+    error_in_log_ = true;
+  } else if (const auto* hang = std::get_if<event::HangEvent>(&event)) {
+    note_hang(*hang);
   } else if (const auto* device = std::get_if<log::DeviceInfoLine>(&event)) {
     if (devices_.size() < kMaxDevices) devices_[device->device.device] = *device;
   } else if (const auto* stream = std::get_if<event::StreamInfo>(&event)) {
@@ -318,8 +328,9 @@ void Recovery::note_record(std::size_t record, event::Seq seq) {
   const flight::Record& r = flight_.record(record);
   result_.last_event_ns = std::max(result_.last_event_ns, r.launch_ns);
   const auto kind = static_cast<RecordKind>(r.kind);
-  if (kind != RecordKind::kKernelLaunch && kind != RecordKind::kGraphLaunch) return;
   const RecordPhase phase = flight_.phase(record);
+  if (kind == RecordKind::kApiCall) return note_call(flight::to_api_event(r, phase, seq));
+  if (kind != RecordKind::kKernelLaunch && kind != RecordKind::kGraphLaunch) return;
   const event::KernelLaunch event = flight::to_kernel_launch(r, phase, seq);
   LastLaunch launch;
   launch.seq = seq;
@@ -340,6 +351,30 @@ void Recovery::note_record(std::size_t record, event::Seq seq) {
   note_launch(launch);
 }
 
+// A call that returned an error after which the context is dead, and whose error the recorder had no time to write.
+void Recovery::note_call(const event::ApiEvent& call) {
+  if (!call.status || !event::is_sticky(*call.status)) return;
+  const std::int64_t time_ns = call.time_ns + call.call_ns.value_or(0);
+  if (error_in_log_ || (result_.error && result_.error->time_ns <= time_ns)) return;
+  event::ErrorEvent error;
+  error.time_ns = time_ns;
+  error.code = *call.status;
+  error.name = event::sticky_name(*call.status);
+  error.call = event::facts(static_cast<event::ApiCall>(call.call)).name;
+  error.thread = call.thread;
+  result_.error = std::move(error);
+}
+
+void Recovery::note_hang(const event::HangEvent& hang) {
+  newest_log_ns_ = std::max(newest_log_ns_, hang.time_ns);
+  const std::uint32_t stream = hang.stream.stream.value;
+  if (hang.phase == event::HangEvent::Phase::kEnd) {
+    result_.hangs.erase(stream);
+  } else if (result_.hangs.size() < kMaxHangs) {
+    result_.hangs[stream] = hang;
+  }
+}
+
 void Recovery::note_launch(const LastLaunch& launch) {
   result_.last_event_ns = std::max(result_.last_event_ns, launch.launch_ns);
   if (launch.status && event::sticky_status(*launch.status) != nullptr) {
@@ -352,8 +387,11 @@ void Recovery::note_launch(const LastLaunch& launch) {
   auto tail = tails_.find(launch.stream.value);
   if (tail == tails_.end()) {
     if (tails_.size() >= kMaxTails) return;
-    tail = tails_.emplace(launch.stream.value, StreamTail{launch.stream, {}, {}, {}}).first;
+    tail = tails_.emplace(launch.stream.value, StreamTail{}).first;
+    tail->second.stream = launch.stream;
+    tail->second.finished_ns = flight_.finished_ns(launch.stream);
   }
+  note_progress(tail->second, launch);
   std::vector<LastLaunch>& last = tail->second.last;
   if (last.size() == most && launch.launch_ns <= last.front().launch_ns) return;
   if (last.size() == most) last.erase(last.begin());
@@ -362,11 +400,25 @@ void Recovery::note_launch(const LastLaunch& launch) {
               launch);
 }
 
+// A launch that was refused never was in the stream.
+void Recovery::note_progress(StreamTail& tail, const LastLaunch& launch) {
+  if (tail.finished_ns == 0 || launch.status.value_or(0) != 0) return;
+  if (tail.finished(launch)) {
+    if (launch.launch_ns >= tail.completed_ns) {
+      tail.completed_ns = launch.launch_ns;
+      tail.completed_up_to = launch.seq;
+    }
+    return;
+  }
+  ++tail.unfinished;
+  if (!tail.first_unfinished || launch.launch_ns < tail.first_unfinished->launch_ns) tail.first_unfinished = launch;
+}
+
 void Recovery::judge() {
   const bool closed = flight_.header.state == flight::SessionState::kClosed;
   result_.ended_in_order = closed || result_.end.has_value();
   result_.last_event_ns = std::max(result_.last_event_ns, newest_log_ns_);
-  if (result_.cuda_error) {
+  if (result_.cuda_error || result_.error) {
     result_.verdict = Verdict::kCudaError;
   } else if (result_.ended_in_order) {
     result_.verdict = Verdict::kClean;

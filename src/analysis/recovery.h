@@ -22,6 +22,7 @@
 
 #include "analysis/process_state.h"
 #include "event/events.h"
+#include "event/incidents.h"
 #include "flight/flight_reader.h"
 #include "log/decoder.h"
 #include "log/encoder.h"
@@ -65,9 +66,16 @@ struct StreamTail {
   event::StreamId stream;  // 0: of launches whose stream is not known
   std::optional<event::StreamInfo> info;
   std::vector<LastLaunch> last;  // oldest first
-  // Everything on the stream up to here is known to have finished on the GPU. Nothing in version 1.0 of the file
-  // proves it: unset.
-  std::optional<event::Seq> completed_up_to;
+  // Work whose launch call had returned by finished_ns is known to have finished on the GPU; 0: nothing is known.
+  std::int64_t finished_ns = 0;
+  std::optional<event::Seq> completed_up_to;  // the latest such launch
+  std::int64_t completed_ns = 0;              // and its launch time
+  // Where something is known: launches not known to have finished, and the oldest of them.
+  std::uint64_t unfinished = 0;
+  std::optional<LastLaunch> first_unfinished;
+  bool finished(const LastLaunch& launch) const {
+    return launch.call_ns && launch.status == 0 && launch.launch_ns + *launch.call_ns <= finished_ns;
+  }
 };
 
 // What became of every event: seen = in_log + recovered + rotated_away + summarised + in_motion + lost.
@@ -103,6 +111,9 @@ struct RecoveryResult {
   std::optional<event::SessionEnd> end;
   std::optional<LastLaunch> cuda_error;  // the earliest launch with a sticky status
   std::uint64_t cuda_error_launches = 0;
+  // The first of the log, else of calls in the flight file that returned a sticky error.
+  std::optional<event::ErrorEvent> error;
+  std::map<std::uint32_t, event::HangEvent> hangs;  // by stream: begun and not over
   RecoveryLedger ledger;
   std::uint64_t history = 0;  // written beside the recovered ones: in the log's summaries already
   std::vector<LastLaunch> open_calls;  // begun and not returned, by time
@@ -154,6 +165,9 @@ class Recovery {
   void judge();
   void note_record(std::size_t record, event::Seq seq);
   void note_launch(const LastLaunch& launch);
+  static void note_progress(StreamTail& tail, const LastLaunch& launch);
+  void note_call(const event::ApiEvent& call);
+  void note_hang(const event::HangEvent& hang);
   SlotCount& slot_count(std::uint32_t slot);
   bool is_unfinished(std::uint32_t slot) const;
 
@@ -188,6 +202,7 @@ class Recovery {
     event::Seq seq;
   };
   std::vector<Chosen> chosen_;
+  bool error_in_log_ = false;          // result_.error is of an error_event
   std::uint64_t recovered_taken_ = 0;  // of the recovered ones: the recorder had dealt with them
 
   std::map<std::uint32_t, StreamTail> tails_;

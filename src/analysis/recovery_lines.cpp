@@ -77,6 +77,13 @@ void Recovery::append_record(log::Buffer& out, std::size_t at, event::Seq seq, s
     case flight::RecordKind::kGraphLaunch:
       log::append_graph_launch_event(out, stream, scope, flight::to_graph_launch(record, phase, seq));
       break;
+    case flight::RecordKind::kApiCall: {
+      event::ApiEvent call = flight::to_api_event(record, phase, seq);
+      call.late = call.time_ns + kOrderWindowNs < newest_ns;
+      newest_ns = std::max(newest_ns, call.time_ns);
+      log::append_api_event(out, scope, call);
+      break;
+    }
     default:
       log::append_scope_event(out, scope, flight::to_scope_event(record, seq));
       break;

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "event/api_call.h"
+
 namespace gpuflight::flight {
 namespace {
 
@@ -124,7 +126,8 @@ void FlightContents::check_records() {
         count(FlightTrouble::kOverlap);
       } else if (r.counter_low != static_cast<std::uint32_t>(counter)) {
         count(FlightTrouble::kStaleRecord);
-      } else if (r.kind > static_cast<std::uint8_t>(RecordKind::kMark)) {
+      } else if (r.kind > static_cast<std::uint8_t>(RecordKind::kApiCall) ||
+                 (r.kind == static_cast<std::uint8_t>(RecordKind::kApiCall) && r.config >= event::kApiCallCount)) {
         count(FlightTrouble::kUnknownRecord);
       } else if (r.kind == static_cast<std::uint8_t>(RecordKind::kNone) || !is_time(r.launch_ns) ||
                  phase < static_cast<std::uint8_t>(RecordPhase::kEntered) ||
@@ -198,6 +201,13 @@ std::optional<event::StreamInfo> FlightContents::stream(event::StreamId id) cons
   if (row->has_flags != 0) info.flags = row->flags;
   info.thread = row->thread;
   return info;
+}
+
+std::int64_t FlightContents::finished_ns(event::StreamId id) const {
+  const StreamEntry* const row = ready_row(streams_, id.value);
+  if (row == nullptr) return 0;
+  const std::int64_t ns = row->finished_ns.load(std::memory_order_relaxed);
+  return is_time(ns) ? ns : 0;
 }
 
 std::optional<std::string> FlightContents::scope_path(event::ScopeId id) const {

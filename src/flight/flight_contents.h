@@ -105,6 +105,8 @@ class FlightContents {
   std::optional<event::KernelInfo> kernel(event::KernelId id) const;
   std::optional<event::KernelConfig> config(event::ConfigId id) const;
   std::optional<event::StreamInfo> stream(event::StreamId id) const;
+  // Work of the stream whose launch call had returned by then is done; 0: nothing is known.
+  std::int64_t finished_ns(event::StreamId id) const;
   std::optional<std::string> scope_path(event::ScopeId id) const;  // outermost first, joined by '/'
 
   std::uint32_t kernel_rows() const { return static_cast<std::uint32_t>(kernels_.size()); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "report/incident_text.h"
 #include "report/kernel_name.h"
 #include "report/quantity.h"
 #include "report/text_table.h"
@@ -135,6 +136,30 @@ void append_log_header(std::string& out, const LogFacts& log, const ReportOption
                      log.duration_ns() > 0 ? ", " + duration_text(static_cast<double>(log.duration_ns())) : "");
 }
 
+// What went wrong on the GPU stands above everything else that is known.
+void append_incidents(std::string& out, const LogFacts& log, const ReportOptions& options) {
+  constexpr std::size_t kMostShown = 5;
+  const Paint paint{options.colour};
+  KernelNames names(std::max<std::size_t>(options.width, 40) / 2, options.full_names);
+  const auto at = [](std::int64_t ns) { return duration_text(static_cast<double>(ns)); };
+  for (std::size_t i = 0; i < log.errors.size() && i < kMostShown; ++i) {
+    out += fmt::format("{}error      after {}: {}{}\n", paint.bad(), at(log.errors[i].time_ns),
+                       error_text(log.errors[i], names), paint.off());
+  }
+  if (log.errors_total > kMostShown) {
+    out += fmt::format("           and {} errors more\n", log.errors_total - kMostShown);
+  }
+  for (std::size_t i = 0; i < log.hangs.size() && i < kMostShown; ++i) {
+    const LogFacts::Hang& hang = log.hangs[i];
+    const std::string end = hang.end_ns ? "went on after " + at(*hang.end_ns - hang.begin.since_ns) : "never went on";
+    out += fmt::format("{}hang       after {}: {}; {}{}\n", paint.bad(), at(hang.begin.time_ns),
+                       hang_text(hang.begin, names), end, paint.off());
+  }
+  if (log.hangs_total > kMostShown) {
+    out += fmt::format("           and {} hangs more\n", log.hangs_total - kMostShown);
+  }
+}
+
 std::string device_text(const event::DeviceInfo& device) {
   return fmt::format("{}: {} (sm_{}{}, {} SMs)", device.device, printable(device.name), device.compute_major,
                      device.compute_minor, device.sm_count);
@@ -166,7 +191,9 @@ std::string header(const LogSummary& summary, const ReportOptions& options) {
   if (totals.failed > 0) out += fmt::format(", {} failed", count_text(totals.failed));
   if (totals.captured > 0) out += fmt::format("; {} more captured into graphs", count_text(totals.captured));
   if (graphs > 0) out += fmt::format("; {} graph launches", count_text(graphs));
-  return out + "\n";
+  out += "\n";
+  for (const LogFacts& log : summary.logs()) append_incidents(out, log, options);
+  return out;
 }
 
 std::string trouble_text(const log::ReadStats& read) {

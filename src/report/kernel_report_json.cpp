@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/incident_json.h"
 #include "report/kernel_name.h"
 #include "report/kernel_report.h"
 
@@ -150,6 +151,18 @@ Json log_json(const LogFacts& log) {
   out["captured"] = log.captured;
   out["summarised"] = log.summarised;
   out["graph_launches"] = log.graph_launches;
+  out["sync_calls"] = log.sync_calls;
+  out["api_calls"] = log.api_calls;
+  out["errors_total"] = log.errors_total;
+  out["errors"] = Json::array();
+  for (const auto& error : log.errors) out["errors"].push_back(error_json(error));
+  out["hangs_total"] = log.hangs_total;
+  out["hangs"] = Json::array();
+  for (const auto& hang : log.hangs) {
+    Json json = hang_json(hang.begin);
+    json["end_ns"] = or_null(hang.end_ns);
+    out["hangs"].push_back(std::move(json));
+  }
   out["devices"] = Json::array();
   for (const auto& device : log.devices) out["devices"].push_back(device_json(device));
   out["notices"] = Json::array();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "event/driver_status.h"
+#include "report/incident_text.h"
 #include "report/kernel_name.h"
 #include "report/quantity.h"
 
@@ -20,7 +21,7 @@ using analysis::RecoveryResult;
 using analysis::Verdict;
 
 // Streams of a program can be thousands; those with the latest launches are worth reading.
-constexpr std::size_t kMaxStreamsShown = 32, kMaxOpenShown = 64;
+constexpr std::size_t kMaxStreamsShown = 32, kMaxOpenShown = 64, kNameWidth = 80;
 
 std::string since_start(std::int64_t ns) { return fmt::format("+{:.6f} s", static_cast<double>(ns) / 1e9); }
 
@@ -141,14 +142,20 @@ std::string stream_title(const analysis::StreamTail& tail) {
   return text;
 }
 
-}  // namespace
+std::string error_verdict(const RecoveryResult& r) {
+  KernelNames names(kNameWidth);
+  std::string text = fmt::format("CUDA error at {}: {}", since_start(r.error->time_ns), error_text(*r.error, names));
+  if (r.cuda_error) text += fmt::format("; {} launches returned it", count_text(r.cuda_error_launches));
+  return text;
+}
 
-std::string verdict_text(const RecoveryResult& r) {
+std::string verdict_alone(const RecoveryResult& r) {
   switch (r.verdict) {
     case Verdict::kClean:
       return r.end ? fmt::format("clean: the recording ended in order ({})", printable(r.end->reason))
                    : std::string("clean: the recording ended in order, only its log lacks the last line");
     case Verdict::kCudaError: {
+      if (r.error) return error_verdict(r);
       const std::int32_t status = *r.cuda_error->status;
       const event::StickyStatus* const sticky = event::sticky_status(status);
       return fmt::format("CUDA error: {} ({}, {}); from {} on {} launches returned it",
@@ -164,6 +171,17 @@ std::string verdict_text(const RecoveryResult& r) {
     default: break;
   }
   return fmt::format("stopped, cause unknown: {}, and its recording did not end in order", gone_text(r.process));
+}
+
+}  // namespace
+
+std::string verdict_text(const RecoveryResult& r) {
+  std::string text = verdict_alone(r);
+  if (r.hangs.empty()) return text;
+  KernelNames names(kNameWidth);
+  text += "; " + hang_text(r.hangs.begin()->second, names);
+  if (r.hangs.size() > 1) text += fmt::format("; {} more streams hang", r.hangs.size() - 1);
+  return text;
 }
 
 std::string render_recovery_text(const analysis::Recovery& recovery, const RecoveryReportOptions& options) {
@@ -199,12 +217,18 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
     out += "\nlast launches by stream; that a call returned does not say that its kernel finished\n";
     for (const analysis::StreamTail* const tail : tails) {
       out += "  " + stream_title(*tail);
-      if (tail->completed_up_to) out += fmt::format(", finished up to seq {}", tail->completed_up_to->value);
+      if (tail->finished_ns > 0) out += ", finished what was launched before " + since_start(tail->finished_ns);
       out += "\n";
+      if (tail->first_unfinished) {
+        const LastLaunch& first = *tail->first_unfinished;
+        out += fmt::format("    not known to have finished: {}, first {} {} at {}\n", count_text(tail->unfinished),
+                           launch_name(recovery, first, names), shape_text(recovery, first),
+                           since_start(first.launch_ns));
+      }
       for (const LastLaunch& launch : tail->last) {
         out += fmt::format("    {:>16}  {}{} {}, {}\n", since_start(launch.launch_ns), launch.recovered ? "*" : " ",
                            launch_name(recovery, launch, names), shape_text(recovery, launch),
-                           outcome(launch, running));
+                           outcome(launch, running) + (tail->finished(launch) ? ", finished" : ""));
       }
     }
     if (tails.size() < r.streams.size()) out += fmt::format("  and {} more streams\n", r.streams.size() - tails.size());

@@ -2,6 +2,7 @@
 
 #include "event/driver_status.h"
 #include "event/timestamp.h"
+#include "report/incident_json.h"
 #include "report/recovery_report.h"
 
 namespace gpuflight::report {
@@ -86,8 +87,14 @@ json streams_json(const analysis::Recovery& recovery) {
     s["stream"] = tail.stream ? json(tail.stream.value) : json(nullptr);
     s["device"] = tail.info && tail.info->device >= 0 ? json(tail.info->device) : json(nullptr);
     s["completed_up_to"] = tail.completed_up_to ? json(tail.completed_up_to->value) : json(nullptr);
+    s["finished_ns"] = tail.finished_ns > 0 ? json(tail.finished_ns) : json(nullptr);
+    s["unfinished"] = tail.finished_ns > 0 ? json(tail.unfinished) : json(nullptr);
+    s["first_unfinished"] = tail.first_unfinished ? launch_json(recovery, *tail.first_unfinished) : json(nullptr);
     s["last"] = json::array();
-    for (const LastLaunch& launch : tail.last) s["last"].push_back(launch_json(recovery, launch));
+    for (const LastLaunch& launch : tail.last) {
+      s["last"].push_back(launch_json(recovery, launch));
+      s["last"].back()["finished"] = tail.finished(launch) ? json(true) : json(nullptr);
+    }
     streams.push_back(std::move(s));
   }
   return streams;
@@ -125,6 +132,9 @@ std::string render_recovery_json(const analysis::Recovery& recovery, const Recov
   } else {
     j["cuda_error"] = nullptr;
   }
+  j["error"] = r.error ? error_json(*r.error) : json(nullptr);
+  j["hangs"] = json::array();
+  for (const auto& [stream, hang] : r.hangs) j["hangs"].push_back(hang_json(hang));
   j["ledger"] = ledger_json(r);
   j["open_calls"] = json::array();
   for (const LastLaunch& launch : r.open_calls) j["open_calls"].push_back(launch_json(recovery, launch));

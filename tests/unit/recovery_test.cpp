@@ -298,6 +298,99 @@ TEST_F(RecoveryTest, StickyStatusIsACudaError) {
   EXPECT_EQ(r->result().cuda_error_launches, 2u);
 }
 
+// A call that a thread may wait in, as CallRecorder writes it.
+void add_call(FlightWriter& w, Ring* ring, std::int64_t ns, event::ApiCall call, std::int32_t status = 0) {
+  const auto number = static_cast<std::uint32_t>(call);
+  flight::Record* const record = w.launch(ring, ns, number, 1, RecordPhase::kReturned, status);
+  record->kind = static_cast<std::uint8_t>(flight::RecordKind::kApiCall);
+}
+
+TEST_F(RecoveryTest, CallsThatWaitAreRecoveredAsTheirLines) {
+  make();
+  launch_many(2);
+  add_call(*w, one, 20, event::ApiCall::kStreamSynchronize);
+  add_call(*w, one, 30, event::ApiCall::kMemcpyDtoH);
+  write_log(session_line());
+  auto r = recover();
+  EXPECT_EQ(r->result().ledger.recovered, 4u);
+  EXPECT_EQ(r->result().flight_troubles, (std::array<std::uint64_t, flight::kFlightTroubleCount>{}));
+  std::vector<std::string> types;
+  recovered(*r, &types);
+  EXPECT_EQ(std::count(types.begin(), types.end(), "sync_event"), 1);
+  EXPECT_EQ(std::count(types.begin(), types.end(), "api_event"), 1);
+  // Written to the log they are there, and not recovered again.
+  std::string calls;
+  r->write_lines([&](std::string_view piece) { calls += piece; });
+  write_log(calls);
+  EXPECT_EQ(recover()->result().ledger.in_log, 4u);
+  EXPECT_TRUE(recover()->result().ledger.balanced());
+  // A call that this version does not know is of an unknown kind.
+  add_call(*w, one, 40, static_cast<event::ApiCall>(event::kApiCallCount));
+  EXPECT_EQ(recover()->result().flight_troubles[static_cast<std::size_t>(flight::FlightTrouble::kUnknownRecord)], 1u);
+}
+
+TEST_F(RecoveryTest, WhatAStreamIsKnownToHaveFinished) {
+  make();
+  launch_many(10);  // at 0, 10, ... 90; each call takes 1500 ns
+  w->file.streams()[1].finished_ns.store(1540);
+  write_log(session_line());
+  auto r = recover();
+  ASSERT_EQ(r->result().streams.size(), 1u);
+  const StreamTail& tail = r->result().streams[0];
+  EXPECT_EQ(tail.finished_ns, 1540);
+  ASSERT_TRUE(tail.completed_up_to);
+  EXPECT_EQ(tail.completed_up_to->counter(), 4u);
+  EXPECT_EQ(tail.unfinished, 5u);
+  ASSERT_TRUE(tail.first_unfinished);
+  EXPECT_EQ(tail.first_unfinished->seq.counter(), 5u);
+  EXPECT_FALSE(tail.finished(tail.last.back()));
+  w->file.streams()[1].finished_ns.store(-5);  // damaged
+  EXPECT_EQ(recover()->result().streams[0].finished_ns, 0);
+}
+
+TEST_F(RecoveryTest, StickyErrorOfACallIsACudaErrorAndTheLogKnowsMore) {
+  make();
+  launch_many(2);
+  add_call(*w, one, 20, event::ApiCall::kStreamSynchronize, 1);  // harmless
+  write_log(session_line());
+  EXPECT_EQ(recover()->result().verdict, Verdict::kStopped);
+  add_call(*w, one, 30, event::ApiCall::kStreamSynchronize, 700);
+  auto r = recover();
+  EXPECT_EQ(r->result().verdict, Verdict::kCudaError);
+  ASSERT_TRUE(r->result().error);
+  EXPECT_EQ(r->result().error->call, "cuStreamSynchronize");
+  EXPECT_EQ(r->result().error->time_ns, 30 + 1500);
+  event::ErrorEvent error;
+  error.time_ns = 5000;
+  error.code = 719;
+  error.culprit.emplace();
+  log::Buffer line;
+  log::append_error_event(line, error);
+  write_log(session_line() + std::string(line.view()));
+  EXPECT_EQ(recover()->result().error->code, 719) << "the recorder's own account comes first";
+}
+
+TEST_F(RecoveryTest, HangsThatAreNotOver) {
+  make();
+  launch_many(2);
+  const auto hang_line = [](event::HangEvent::Phase phase, std::uint32_t stream) {
+    event::HangEvent hang;
+    hang.phase = phase;
+    hang.time_ns = 31'000'000'000;
+    hang.stream.stream = event::StreamId{stream};
+    log::Buffer out;
+    log::append_hang_event(out, hang);
+    return std::string(out.view());
+  };
+  using Phase = event::HangEvent::Phase;
+  write_log(session_line() + hang_line(Phase::kBegin, 1) + hang_line(Phase::kBegin, 2) + hang_line(Phase::kEnd, 1));
+  auto r = recover();
+  EXPECT_EQ(r->result().verdict, Verdict::kStopped);
+  ASSERT_EQ(r->result().hangs.size(), 1u);
+  EXPECT_EQ(r->result().hangs.begin()->first, 2u);
+  EXPECT_EQ(r->result().last_event_ns, 31'000'000'000);
+}
+
 TEST_F(RecoveryTest, CleanEndAndRunningProcess) {
   make();
   launch_many(20);

@@ -145,6 +145,62 @@ TEST_F(Rendering, ALogWithoutEndIsSaidToHaveNone) {
   EXPECT_TRUE(json["logs"][0]["ledger"].is_null());
 }
 
+TEST_F(Rendering, ErrorsAndHangsStandInTheHead) {
+  LogSummary incidents(GroupBy::kKernel);
+  incidents.begin_log("a.ndjson");
+  event::SuspectLaunch suspect;
+  suspect.name = "_Z18block_reduce_naivePKfPfi";
+  suspect.grid = {64, 1, 1};
+  suspect.block = {256, 1, 1};
+  event::ErrorEvent error;
+  error.time_ns = 2'000'000'000;
+  error.code = 700;
+  error.name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+  error.call = "cuCtxSynchronize\033[2J";
+  error.thread = 7;
+  error.culprit = suspect;
+  error.confidence = "exact";
+  incidents.add(error);
+  event::HangEvent hang;
+  hang.since_ns = 1'000'000'000;
+  hang.time_ns = 31'000'000'000;
+  hang.stream.stream = event::StreamId(3);
+  hang.stream.count = 2;
+  hang.stream.launches = {suspect};
+  hang.blocked = {{7, "cuStreamSynchronize", 1'500'000'000}};
+  incidents.add(hang);
+  hang.phase = event::HangEvent::Phase::kEnd;
+  hang.time_ns = 41'000'000'000;
+  incidents.add(hang);
+  hang.phase = event::HangEvent::Phase::kBegin;
+  incidents.add(hang);
+  log::SyncLine sync;
+  incidents.add(sync);
+  incidents.add(log::ApiLine{});
+  incidents.add(log::ApiLine{});
+  incidents.add(event::ForkEvent{});
+  incidents.end_log({});
+  const std::string text = render_text(incidents, options);
+  const std::string head = text.substr(0, text.find("no kernel launches"));
+  EXPECT_NE(head.find("error      after 2.00 s: CUDA_ERROR_ILLEGAL_ADDRESS (700, illegal memory access) returned by "
+                      "cuCtxSynchronize?[2J in thread 7; likely cause: block_reduce_naive (64,1,1) x (256,1,1), the "
+                      "only launch it can be"), std::string::npos) << head;
+  EXPECT_NE(head.find("hang       after 31.0 s: stream 3 hangs: nothing of its work was done for 30.0 s; 2 launches "
+                      "not known to have finished, first block_reduce_naive (64,1,1) x (256,1,1); thread 7 waits in "
+                      "cuStreamSynchronize; went on after 40.0 s"), std::string::npos) << head;
+  EXPECT_NE(head.find("; never went on"), std::string::npos) << head;
+  const auto json = nlohmann::json::parse(render_json(incidents, options));
+  const auto& log = json["logs"][0];
+  EXPECT_EQ(log["errors_total"], 1);
+  EXPECT_EQ(log["errors"][0]["code"], 700);
+  EXPECT_EQ(log["errors"][0]["culprit"]["name"], suspect.name);
+  EXPECT_EQ(log["hangs_total"], 2);
+  EXPECT_EQ(log["hangs"][0]["end_ns"], 41'000'000'000);
+  EXPECT_TRUE(log["hangs"][1]["end_ns"].is_null());
+  EXPECT_EQ(log["sync_calls"], 1);
+  EXPECT_EQ(log["api_calls"], 2);
+}
+
 TEST_F(Rendering, ColoursOnlyWhenAskedFor) {
   EXPECT_EQ(render_text(summary(GroupBy::kKernel), options).find('\033'), std::string::npos);
   options.colour = true;
