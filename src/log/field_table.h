@@ -1,5 +1,5 @@
-// The means to write a line type as a table of its keys: readers of single values, the table's row, and the walk through
-// a parsed line. Private to the decoder.
+// The means to write a line type as a table of its keys: readers of single values, the table's row, and the walk
+// through a parsed line. Private to the decoder.
 #pragma once
 
 #include <simdjson.h>
