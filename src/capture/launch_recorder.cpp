@@ -183,7 +183,8 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
   const std::int64_t now = now_ns();
   for (std::uint32_t i = 0; i < thread.open_count; ++i) {
     flight::Record* const record = thread.open[i];
-    record->call_ns = now - record->launch_ns;
+    // A recalibration of the clock in between may have set it back by a fraction of a microsecond.
+    record->call_ns = now > record->launch_ns ? now - record->launch_ns : 0;
     record->status = status;
     record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_release);
   }

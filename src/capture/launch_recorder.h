@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <ctime>
 #include <optional>
 
 #include "capture/device_query.h"
@@ -16,6 +15,7 @@
 #include "capture/kernel_resolver.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_call.h"
+#include "capture/launch_clock.h"
 #include "capture/marker_board.h"
 #include "capture/notice_board.h"
 #include "capture/scope_table.h"
@@ -63,7 +63,7 @@ class LaunchRecorder {
     DeviceQuery& devices;
     MarkerBoard* markers;  // null: no marks
     OwnerPage& page;
-    std::int64_t t0_monotonic_ns;
+    const LaunchClock& clock;
   };
   static constexpr std::uint32_t kSampleEvery = 256;
 
@@ -109,11 +109,7 @@ class LaunchRecorder {
 
   void on_thread_exit(ThreadState& thread) noexcept;
 
-  std::int64_t now_ns() const noexcept {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - parts_.t0_monotonic_ns;
-  }
+  std::int64_t now_ns() const noexcept { return parts_.clock.now_ns(); }
 
   const DriverApi& driver() const noexcept { return parts_.driver; }
   const CostCounters& cost() const noexcept { return cost_; }

@@ -110,6 +110,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->process_ = std::move(process);
   recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
   recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
+  recorder->clock_ = std::make_unique<capture::LaunchClock>(recorder->t0_monotonic_ns_);
   if (!recorder->load_driver()) return StartResult::kNoDriver;
   if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
     say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
@@ -231,6 +232,7 @@ bool Recorder::open_files() noexcept {
                                  "GPUFLIGHT_FLIGHT to a path on a local disk or in /dev/shm");
     }
     build_parts();
+    clock_->start();  // last: the files took some of the time it has to wait
     return true;
   } catch (const std::bad_alloc&) {
     failure_ = "out of memory";
@@ -256,7 +258,7 @@ void Recorder::build_parts() {
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, markers_.get(), *page_,
-      t0_monotonic_ns_});
+      *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, graphs_, *devices_, markers_.get(),
                                                    errors_, notices_, options_.cupti, driver_version_);
   watch_ = std::make_unique<IncidentWatch>(
@@ -381,6 +383,7 @@ void Recorder::loop() noexcept {
     }
     file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
     say_notices();
+    clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
     drain_->round();
     watch_round();

@@ -94,6 +94,7 @@ class Recorder {
   capture::DriverApi driver_;
   int driver_version_ = 0;
   capture::NoticeBoard notices_;
+  std::unique_ptr<capture::LaunchClock> clock_;
   capture::OwnerPage* page_ = nullptr;
   flight::FlightFile file_;
   flight::FlightFile::Result file_result_;

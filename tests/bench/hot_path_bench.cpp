@@ -22,6 +22,7 @@ struct Rig {
   std::unique_ptr<capture::StreamTable> streams;
   std::unique_ptr<capture::ScopeTable> scopes;
   capture::GraphTable graphs;
+  capture::LaunchClock clock{0};
   capture::OwnerPage* page = capture::OwnerPage::create();
   std::unique_ptr<capture::LaunchRecorder> launches;
 
@@ -36,7 +37,8 @@ struct Rig {
     scopes = std::make_unique<capture::ScopeTable>(*rows, 1024);
     page->recording.store(1);
     launches = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
-        driver, *rings, *resolver, *streams, graphs, *scopes, *devices, *page, 0});
+        driver, *rings, *resolver, *streams, graphs, *scopes, *devices, nullptr, *page, clock});
+    clock.start();
   }
 };
 
