@@ -3,6 +3,7 @@
 
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "sim/play/thread_player.h"
@@ -17,7 +18,7 @@ struct PerThreadForms {
   decltype(&cuLaunchCooperativeKernel) cooperative = nullptr;
 
   PerThreadForms() {
-    get("cuLaunchKernel", 4000, &kernel);
+    get("cuLaunchKernel", 7000, &kernel);  // older versions have no per-thread form: the driver answers with null
     get("cuLaunchKernelEx", 11060, &ex);
     get("cuLaunchCooperativeKernel", 9000, &cooperative);
   }
@@ -27,6 +28,7 @@ struct PerThreadForms {
   static void get(const char* name, int version, F* out) {
     void* found = nullptr;
     check(cuGetProcAddress(name, &found, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr), name);
+    if (found == nullptr) throw std::runtime_error(std::string("the driver has no per-thread form of ") + name);
     *out = reinterpret_cast<F>(found);
   }
 };
