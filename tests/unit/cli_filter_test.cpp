@@ -2,6 +2,7 @@
 
 #include "event_filter.h"
 #include "failure.h"
+#include "kernel_line.h"
 #include "verbs.h"
 
 namespace gpuflight::cli {
@@ -81,6 +82,33 @@ TEST(EventFilter, StreamAndFailure) {
   auto refused = line();
   refused.launch.status = 701;
   EXPECT_TRUE(filter.passes(refused));
+}
+
+TEST(KernelLine, ErrorsAndHangsAreLinesCallsOnlyWhenAskedFor) {
+  event::ErrorEvent error;
+  error.time_ns = 1'500'000'000;
+  error.code = 700;
+  error.call = "cuCtxSynchronize";
+  event::HangEvent hang;
+  hang.time_ns = 31'000'000'000;
+  hang.stream.stream = event::StreamId{2};
+  event::HangEvent over = hang;
+  over.phase = event::HangEvent::Phase::kEnd;
+  log::SyncLine sync;
+  sync.name = "cuStreamSynchronize";
+  sync.call.stream = event::StreamId{2};
+  sync.call.status = 700;
+  KernelLine plain(200, false, false), with_calls(200, false, false, true);
+  EXPECT_EQ(plain.render(error),
+            "    1.500000  error: CUDA_ERROR_ILLEGAL_ADDRESS (700, illegal memory access) returned by "
+            "cuCtxSynchronize\n");
+  EXPECT_EQ(plain.render(hang).find("   31.000000  hang: stream 2 hangs"), 0u);
+  EXPECT_EQ(plain.render(over), "   31.000000  hang over: stream 2 goes on after 31.0 s\n");
+  EXPECT_EQ(plain.render(sync), "");
+  EXPECT_EQ(plain.render(log::ApiLine{}), "");
+  const std::string line = with_calls.render(sync);
+  EXPECT_NE(line.find("s2"), std::string::npos) << line;
+  EXPECT_NE(line.find("cuStreamSynchronize  [failed: 700]\n"), std::string::npos) << line;
 }
 
 TEST(Verbs, NearestWord) {

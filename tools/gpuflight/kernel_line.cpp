@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "report/incident_text.h"
 #include "report/kernel_report.h"
 #include "report/quantity.h"
 
@@ -35,9 +36,10 @@ std::string stream_text(std::uint32_t stream) { return stream == 0 ? kUnknown : 
 
 }  // namespace
 
-KernelLine::KernelLine(std::size_t width, bool full_names, bool colour)
+KernelLine::KernelLine(std::size_t width, bool full_names, bool colour, bool calls)
     : names_(width > kColumnsWidth + kLeastNameWidth ? width - kColumnsWidth : kLeastNameWidth, full_names),
-      colour_(colour) {}
+      colour_(colour),
+      calls_(calls) {}
 
 std::string KernelLine::painted(const char* colour, std::string text) const {
   return colour_ ? colour + text + kOff : text;
@@ -52,6 +54,17 @@ std::string KernelLine::heading() const {
 std::string KernelLine::render(const log::LogEvent& event) {
   if (const auto* line = std::get_if<log::KernelEventLine>(&event)) return kernel(*line);
   if (const auto* line = std::get_if<log::GraphLaunchLine>(&event)) return graph(*line);
+  if (const log::ApiLine* const line = log::api_line(event)) return calls_ ? call(*line) : std::string();
+  if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
+    return painted(kRed, fmt::format("{:>12}  error: {}", seconds_text(error->time_ns),
+                                     report::error_text(*error, names_))) + "\n";
+  }
+  if (const auto* hang = std::get_if<event::HangEvent>(&event)) {
+    const bool begin = hang->phase == event::HangEvent::Phase::kBegin;
+    return painted(begin ? kRed : kYellow, fmt::format("{:>12}  {}: {}", seconds_text(hang->time_ns),
+                                                       begin ? "hang" : "hang over",
+                                                       report::hang_text(*hang, names_))) + "\n";
+  }
   if (const auto* notice = std::get_if<event::Notice>(&event)) {
     if (notice->severity == event::Severity::kInfo) return {};
     const bool error = notice->severity == event::Severity::kError;
@@ -93,6 +106,15 @@ std::string KernelLine::graph(const log::GraphLaunchLine& line) const {
   if (launch.captured) text += "  [captured]";
   if (launch.status.value_or(0) == 0) return text + "\n";
   return painted(kRed, text + fmt::format("  [failed: {}]", *launch.status)) + "\n";
+}
+
+std::string KernelLine::call(const log::ApiLine& line) const {
+  const event::ApiEvent& call = line.call;
+  std::string text = fmt::format(kColumns, seconds_text(call.time_ns), stream_text(call.stream.value), kUnknown,
+                                 kUnknown, kUnknown, kUnknown, kUnknown, maybe_duration(call.call_ns));
+  text += report::printable(line.name);
+  if (call.status.value_or(0) == 0) return text + "\n";
+  return painted(kRed, text + fmt::format("  [failed: {}]", *call.status)) + "\n";
 }
 
 }  // namespace gpuflight::cli

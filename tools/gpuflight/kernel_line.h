@@ -11,7 +11,7 @@ namespace gpuflight::cli {
 
 class KernelLine {
  public:
-  KernelLine(std::size_t width, bool full_names, bool colour);
+  KernelLine(std::size_t width, bool full_names, bool colour, bool calls = false);
 
   std::string heading() const;
   // Each ends with a line end; "" for an event that is not shown.
@@ -20,10 +20,12 @@ class KernelLine {
  private:
   std::string kernel(const log::KernelEventLine& line);
   std::string graph(const log::GraphLaunchLine& line) const;
+  std::string call(const log::ApiLine& line) const;
   std::string painted(const char* colour, std::string text) const;
 
   report::KernelNames names_;
   bool colour_;
+  bool calls_;  // also calls that a thread may wait in
 };
 
 }  // namespace gpuflight::cli

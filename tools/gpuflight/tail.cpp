@@ -47,6 +47,7 @@ struct TailOptions {
   bool keep = false;
   bool json = false;
   bool full_names = false;
+  bool calls = false;
   std::string colour = "auto";
 };
 
@@ -55,7 +56,8 @@ class Tail {
   Tail(const TailOptions& options, EventFilter filter)
       : options_(options),
         filter_(std::move(filter)),
-        line_(terminal_width(), options.full_names, !options.json && wants_colour(options.colour)) {}
+        line_(terminal_width(), options.full_names, !options.json && wants_colour(options.colour),
+              options.calls) {}
 
   int follow(const std::string& path) {
     log::ReadOptions read;
@@ -254,6 +256,7 @@ int tail_verb(const Arguments& arguments) {
       ->delimiter(',')
       ->take_all();
   app.add_flag("--failed", failed, "Only launches the driver refused");
+  app.add_flag("--calls", options.calls, "Also calls that a thread may wait in: synchronisations, copies, frees");
   app.add_flag("--json", options.json, "The lines of the log as they are");
   app.add_flag("--no-follow", no_follow, "Stop at the end of what is there");
   app.add_flag("--keep", options.keep, "Go on when the recording has ended");
