@@ -34,10 +34,11 @@ def compare(kernels, events):
 
     ncu's shared memory row is about the split of L1 and shared memory that the driver chose for that launch, which may
     be smaller than the most it could choose as long as another limit binds: there the two need not be equal, but
-    neither may be the smallest limit unless both are. Its register row stops at the warps of an SM (64 blocks of one
-    warp where the registers are there for 128, H200): it does not bind there in either. Barriers are known to the log only where they bind."""
+    neither may be the smallest limit unless both are. Of kernels with
+    very few registers its register row is half of ours (64 blocks against 128 at 8 registers and 64 threads, H200), as
+    if 16 were the least a thread gets; those rows bind in neither. Barriers are known to the log only where they bind."""
     failures, facts = [], {"kernels": 0, "rows_equal": 0, "rows_compared": 0, "shared_not_binding_differs": 0,
-                           "occupancy_equal": 0, "barriers_bind": 0, "registers_cut_at_warps": 0}
+                           "occupancy_equal": 0, "barriers_bind": 0, "registers_not_binding_differs": 0}
     if len(kernels) != len(events):
         failures.append(f"ncu profiled {len(kernels)} kernels, the log has {len(events)}")
     for i, (kernel, event) in enumerate(zip(kernels, events)):
@@ -56,8 +57,8 @@ def compare(kernels, events):
             facts["rows_compared"] += 1
             if ours.get(name) == value:
                 facts["rows_equal"] += 1
-            elif name == "registers" and theirs.get("warps") == value == min(ours.get(name) or 0, ours.get("warps") or 0):
-                facts["registers_cut_at_warps"] += 1
+            elif name == "registers" and min(value, ours.get(name) or 0) >= min(v for n, v in theirs.items() if n != name):
+                facts["registers_not_binding_differs"] += 1
             elif name == "shared_mem" and others and min(value, ours.get(name) or 0) >= min(others):
                 facts["shared_not_binding_differs"] += 1
             else:

@@ -37,9 +37,12 @@ int max_clusters(const KernelState& state, const CUlaunchConfig& config, std::ui
   const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
   const int per_sm =
       std::max(0, occupancy_blocks(state, static_cast<int>(threads), config.sharedMemBytes, state.carveout.load()));
+  // Of blocks in clusters an SM takes 8, however small they are (H200, driver 580.159: 528 clusters of 2 blocks of 64
+  // or 128 threads, where 16 and 32 blocks fit without a cluster).
+  constexpr int kClusterBlocksPerSm = 8;
   int clusters = 0;
   for (int left = sim_config().board.sm_count; left > 0; left -= kSmsPerGpc) {
-    clusters += static_cast<int>(static_cast<std::uint64_t>(std::min(left, kSmsPerGpc) * per_sm) / size);
+    clusters += static_cast<int>(static_cast<std::uint64_t>(std::min(left, kSmsPerGpc) * std::min(per_sm, kClusterBlocksPerSm)) / size);
   }
   return clusters;
 }
