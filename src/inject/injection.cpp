@@ -38,16 +38,16 @@ InjectionEntry entry_of_other_copy() noexcept {
     dlerror();
     return nullptr;
   }
-  const auto entry = reinterpret_cast<InjectionEntry>(other);
-  if (entry == &InitializeInjection) return nullptr;
-  // Somebody else's InitializeInjection must not be called by us.
-  Dl_info entry_owner{}, version_owner{};
-  if (dladdr(other, &entry_owner) == 0 ||
-      dladdr(dlsym(RTLD_DEFAULT, "gpuflight_version"), &version_owner) == 0 ||
-      entry_owner.dli_fbase != version_owner.dli_fbase) {
+  // By the object it is in: &InitializeInjection would name the other copy's here too, as every exported name does.
+  Dl_info own{}, entry_owner{}, version_owner{};
+  if (dladdr(reinterpret_cast<const void*>(&on_load), &own) == 0 || dladdr(other, &entry_owner) == 0 ||
+      dladdr(dlsym(RTLD_DEFAULT, "gpuflight_version"), &version_owner) == 0) {
     return nullptr;
   }
-  return entry;
+  if (entry_owner.dli_fbase == own.dli_fbase) return nullptr;
+  // Somebody else's InitializeInjection must not be called by us.
+  if (entry_owner.dli_fbase != version_owner.dli_fbase) return nullptr;
+  return reinterpret_cast<InjectionEntry>(other);
 }
 
 }  // namespace
