@@ -1,14 +1,15 @@
 #include "log/compressor.h"
 
+#define ZSTD_STATIC_LINKING_ONLY  // for memory of our own
 #include <zstd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <ctime>
 #include <fcntl.h>
 #include <new>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,12 +45,30 @@ void become_nice() noexcept {
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const noexcept { ZSTD_freeCCtx(context); }
 };
+
+// Not from malloc: what a thread frees there stays in its arena. The size stands in front of what is handed out.
+constexpr std::size_t kMappingHead = 64;
+
+void* map_memory(void* /*opaque*/, std::size_t bytes) noexcept {
+  const std::size_t whole = bytes + kMappingHead;
+  void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  *static_cast<std::size_t*>(base) = whole;
+  return static_cast<char*>(base) + kMappingHead;
+}
+
+void unmap_memory(void* /*opaque*/, void* memory) noexcept {
+  if (memory == nullptr) return;
+  char* const base = static_cast<char*>(memory) - kMappingHead;
+  munmap(base, *reinterpret_cast<const std::size_t*>(base));
+}
+
 struct FreeMemory {
-  void operator()(char* memory) const noexcept { std::free(memory); }
+  void operator()(char* memory) const noexcept { unmap_memory(nullptr, memory); }
 };
 using Memory = std::unique_ptr<char, FreeMemory>;
 
-Memory get_memory(std::size_t bytes) { return Memory(static_cast<char*>(std::malloc(bytes))); }
+Memory get_memory(std::size_t bytes) { return Memory(static_cast<char*>(map_memory(nullptr, bytes))); }
 
 }  // namespace
 
@@ -183,7 +202,8 @@ bool Compressor::compress(const Job& job, std::uint64_t& bytes) noexcept {
 
 bool Compressor::copy_compressed(const Job& job, int from, int to, const FileId& to_id,
                                  std::uint64_t& bytes) noexcept {
-  const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
+  const std::unique_ptr<ZSTD_CCtx, FreeContext> context(
+      ZSTD_createCCtx_advanced({&map_memory, &unmap_memory, nullptr}));
   const std::size_t in_bytes = ZSTD_CStreamInSize(), out_bytes = ZSTD_CStreamOutSize();
   const Memory in = get_memory(in_bytes), out = get_memory(out_bytes);
   if (!context || !in || !out) return false;
