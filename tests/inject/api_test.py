@@ -69,8 +69,13 @@ class Linked(SimTest):
     def test_linked_one_copy_and_preloaded_another(self):
         copy = self.dir / "elsewhere" / "libgpuflight.so"
         copy.parent.mkdir()
-        copy.write_bytes(LIBRARY.read_bytes())
-        self.run_linked("plain", LD_PRELOAD=copy, GPUFLIGHT_LOG=self.dir / "log.ndjson")
+        # Another soname, or the loader takes it for the one that the program was linked to.
+        soname = b"libgpuflight.so.1\0"
+        whole = LIBRARY.read_bytes()
+        self.assertIn(soname, whole)
+        copy.write_bytes(whole.replace(soname, b"libgpuflighX.so.1\0"))
+        out = said(self.run_linked("plain", LD_PRELOAD=copy, GPUFLIGHT_LOG=self.dir / "log.ndjson"))
+        self.assertEqual(int(out["init"]), ALREADY)
         self.assertEqual([n for n in os.listdir(self.dir) if n.endswith(".ndjson")], ["log.ndjson"])
         self.assertEqual(len(self.log().kernels), 30)
 

@@ -201,6 +201,29 @@ class EveryForm(SimTest):
         self.assert_balanced(log)
 
 
+class TwoDevices(SimTest):
+    def test_a_multi_device_launch_is_one_event_for_each_device(self):
+        self.run_host(HOSTS / "hostile_host", "two_devices", GPUFLIGHT_SIM_DEVICE="sm_80",
+                      GPUFLIGHT_SIM_DEVICE_COUNT="2")
+        log = self.log()
+        self.assert_balanced(log)
+        self.assertEqual(sorted(d["device"] for d in log["device_info"]), [0, 1])
+        streams = {s["stream"]: s for s in log["stream_info"]}
+        plain = {e["grid"]: e for e in log.kernels if not e["cooperative"]}
+        self.assertEqual((plain["(20,1,1)"]["device"], plain["(21,1,1)"]["device"]), (0, 1))
+        self.assertNotEqual(plain["(20,1,1)"]["context"], plain["(21,1,1)"]["context"])
+        first, second = [e for e in log.kernels if e["cooperative"]]
+        self.assertEqual((first["device"], second["device"]), (0, 1))
+        self.assertEqual(first["correlation"], second["correlation"])
+        for event, like in ((first, plain["(20,1,1)"]), (second, plain["(21,1,1)"])):
+            self.assertEqual((event["name"], event["num_regs"], event["grid"], event["status"]),
+                             ("everywhere", 24, "(10,1,1)", 0))
+            self.assertEqual(event["context"], like["context"])
+            stream = streams[event["stream"]]
+            self.assertEqual((stream["kind"], stream["device"], stream["context"]),
+                             ("created", event["device"], event["context"]))
+
+
 class HandleReuse(SimTest):
     def test_every_launch_has_the_facts_of_its_own_kernel(self):
         played = self.play("handle_reuse", "--loops", "3")

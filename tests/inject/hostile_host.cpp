@@ -176,6 +176,36 @@ int streams(int count) {
   return 0;
 }
 
+// One call, a kernel on each of two devices; and the plain launches of a program that switches between them.
+int two_devices() {
+  Cuda::check(Cuda::symbol<decltype(::cuInit)>("cuInit")(0), "cuInit");
+  gpuflight::sim::ModuleImage image;
+  image.kernels = {kernel_named("everywhere", 24)};
+  const std::string text = gpuflight::sim::write_image(image);
+  CUDA_LAUNCH_PARAMS parameters[2] = {};
+  static void* arguments[] = {nullptr};
+  for (int i = 0; i < 2; ++i) {
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CUstream stream = nullptr;
+    Cuda::check(Cuda::symbol<decltype(::cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, i), "context");
+    Cuda::check(Cuda::symbol<decltype(::cuCtxSetCurrent)>("cuCtxSetCurrent")(context), "current");
+    Cuda::check(Cuda::symbol<decltype(::cuModuleLoadData)>("cuModuleLoadData")(&module, text.data()), "module");
+    Cuda::check(Cuda::symbol<decltype(::cuModuleGetFunction)>("cuModuleGetFunction")(&function, module, "everywhere"),
+                "function");
+    Cuda::check(Cuda::symbol<decltype(::cuStreamCreate)>("cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
+    parameters[i] = {function, 10, 1, 1, 128, 1, 1, 0, stream, arguments};
+    Cuda::check(Cuda::symbol<decltype(::cuLaunchKernel)>("cuLaunchKernel")(function, 20u + static_cast<unsigned>(i), 1,
+                                                                           1, 64, 1, 1, 0, nullptr, arguments, nullptr),
+                "launch");
+  }
+  const auto launch =
+      Cuda::symbol<decltype(::cuLaunchCooperativeKernelMultiDevice)>("cuLaunchCooperativeKernelMultiDevice");
+  Cuda::check(launch(parameters, 2, 0), "multi-device launch");
+  return 0;
+}
+
 std::uint64_t own_memory_kb(const char* key) {
   std::FILE* const file = std::fopen("/proc/self/smaps_rollup", "r");
   char line[256];
@@ -201,6 +231,7 @@ int memory(int count, int launches) {
       CUstream const stream = cuda.stream();
       for (int i = 0; i < launches; ++i) {
         cuda.launch(1, static_cast<std::size_t>(i) % 64, 32 * (1 + static_cast<unsigned>(i / 64) % 8), stream);
+        if (i % 64 == 63) sleep_ms(20);  // so that the recorder keeps up: what is lost takes no memory
       }
       running.fetch_sub(1);
       while (running.load() > 0) sleep_ms(1);
@@ -212,7 +243,9 @@ int memory(int count, int launches) {
     sleep_ms(20);
   }
   for (std::thread& thread : alive) thread.join();
+  sleep_ms(500);  // the last lines are written
   most = std::max(most, own_memory_kb("Pss"));
+  most_private = std::max(most_private, own_memory_kb("Pss_Anon"));
   std::printf("%llu %llu\n", static_cast<unsigned long long>(most), static_cast<unsigned long long>(most_private));
   return 0;
 }
@@ -230,6 +263,7 @@ int main(int argc, char** argv) {
   if (verb == "cancel") return cancel();
   if (verb == "threads") return threads(number(2), number(3));
   if (verb == "streams") return streams(number(2));
+  if (verb == "two_devices") return two_devices();
   if (verb == "memory") return memory(number(2), number(3));
   std::fprintf(stderr, "usage: hostile_host VERB\n");
   return 2;
