@@ -8,12 +8,15 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "capture/hot_page.h"
 #include "event/ids.h"
 
 namespace gpuflight::capture {
 
 class GraphTable {
  public:
+  explicit GraphTable(HotPage& page) : generation_(page.graph_generation) {}
+
   event::GraphId id_of(const void* graph_exec) noexcept;
   void on_graph_exec_destroyed(const void* graph_exec) noexcept;
   void forget_all() noexcept;
@@ -23,7 +26,7 @@ class GraphTable {
   std::mutex mutex_;
   std::unordered_map<const void*, event::GraphId> ids_;
   std::uint32_t next_ = 1;
-  std::atomic<std::uint32_t> generation_{1};
+  std::atomic<std::uint32_t>& generation_;
 };
 
 }  // namespace gpuflight::capture

@@ -15,6 +15,7 @@
 
 #include "capture/device_query.h"
 #include "capture/driver_api.h"
+#include "capture/hot_page.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_call.h"
 #include "capture/notice_board.h"
@@ -23,8 +24,14 @@ namespace gpuflight::capture {
 
 class KernelResolver {
  public:
-  KernelResolver(const DriverApi& driver, DeviceQuery& devices, KernelTable& table, NoticeBoard& notices, bool details)
-      : driver_(driver), devices_(devices), table_(table), notices_(notices), details_(details) {}
+  KernelResolver(const DriverApi& driver, DeviceQuery& devices, KernelTable& table, NoticeBoard& notices, HotPage& page,
+                 bool details)
+      : driver_(driver),
+        devices_(devices),
+        table_(table),
+        notices_(notices),
+        details_(details),
+        generation_(page.config_generation) {}
 
   struct Result {
     event::ConfigId config;
@@ -85,7 +92,7 @@ class KernelResolver {
   KernelTable& table_;
   NoticeBoard& notices_;
   const bool details_;
-  std::atomic<std::uint64_t> generation_{1};
+  std::atomic<std::uint64_t>& generation_;
   std::atomic<std::uint64_t> mismatches_{0};
   std::mutex mutex_;
   std::unordered_map<FunctionKey, Function, FunctionHash> functions_;

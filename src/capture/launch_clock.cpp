@@ -60,22 +60,22 @@ void LaunchClock::start() noexcept {
   const std::uint64_t scale = scale_between(first_, last_);
   if (scale == 0) return;
   publish(last_, scale);
-  counter_.store(true, std::memory_order_release);
+  page_.counter.store(1, std::memory_order_release);
 }
 
 void LaunchClock::recalibrate() noexcept {
   if (!uses_counter()) return;
   const Pair now = read_pair();
   const std::int64_t error =
-      base_ns_.load(std::memory_order_relaxed) + t0_ns_ +
+      page_.base_ns.load(std::memory_order_relaxed) + t0_ns_ +
       static_cast<std::int64_t>((static_cast<__int128>(static_cast<std::int64_t>(
-                                     now.ticks - base_ticks_.load(std::memory_order_relaxed))) *
-                                 static_cast<std::int64_t>(scale_.load(std::memory_order_relaxed))) >>
+                                     now.ticks - page_.base_ticks.load(std::memory_order_relaxed))) *
+                                 static_cast<std::int64_t>(page_.scale.load(std::memory_order_relaxed))) >>
                                 32) -
       now.ns;
   const std::uint64_t scale = scale_between(first_, now);
   if (scale == 0 || error > kMostErrorNs || error < -kMostErrorNs) {
-    counter_.store(false, std::memory_order_release);
+    page_.counter.store(0, std::memory_order_release);
     return;
   }
   publish(now, scale);
@@ -88,13 +88,13 @@ void LaunchClock::recalibrate() noexcept {
 }
 
 void LaunchClock::publish(const Pair& base, std::uint64_t scale) noexcept {
-  const std::uint32_t version = version_.load(std::memory_order_relaxed);
-  version_.store(version + 1, std::memory_order_relaxed);
+  const std::uint32_t version = page_.version.load(std::memory_order_relaxed);
+  page_.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  base_ticks_.store(base.ticks, std::memory_order_relaxed);
-  base_ns_.store(base.ns - t0_ns_, std::memory_order_relaxed);
-  scale_.store(scale, std::memory_order_relaxed);
-  version_.store(version + 2, std::memory_order_release);
+  page_.base_ticks.store(base.ticks, std::memory_order_relaxed);
+  page_.base_ns.store(base.ns - t0_ns_, std::memory_order_relaxed);
+  page_.scale.store(scale, std::memory_order_relaxed);
+  page_.version.store(version + 2, std::memory_order_release);
 }
 
 }  // namespace gpuflight::capture

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "capture/hot_page.h"
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -19,23 +21,23 @@ namespace gpuflight::capture {
 
 class LaunchClock {
  public:
-  explicit LaunchClock(std::int64_t t0_monotonic_ns) : t0_ns_(t0_monotonic_ns), first_(read_pair()) {}
+  LaunchClock(std::int64_t t0_monotonic_ns, HotPage& page) : t0_ns_(t0_monotonic_ns), page_(page), first_(read_pair()) {}
 
   // At least a few milliseconds after construction; waits for them if need be.
   void start() noexcept;
   void recalibrate() noexcept;
-  bool uses_counter() const noexcept { return counter_.load(std::memory_order_relaxed); }
+  bool uses_counter() const noexcept { return page_.counter.load(std::memory_order_relaxed) != 0; }
 
   std::int64_t now_ns() const noexcept {
 #if defined(__x86_64__)
-    if (counter_.load(std::memory_order_acquire)) [[likely]] {
+    if (page_.counter.load(std::memory_order_acquire) != 0) [[likely]] {
       for (;;) {
-        const std::uint32_t before = version_.load(std::memory_order_acquire);
-        const std::uint64_t base = base_ticks_.load(std::memory_order_relaxed);
-        const std::int64_t ns = base_ns_.load(std::memory_order_relaxed);
-        const std::uint64_t scale = scale_.load(std::memory_order_relaxed);
+        const std::uint32_t before = page_.version.load(std::memory_order_acquire);
+        const std::uint64_t base = page_.base_ticks.load(std::memory_order_relaxed);
+        const std::int64_t ns = page_.base_ns.load(std::memory_order_relaxed);
+        const std::uint64_t scale = page_.scale.load(std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_acquire);
-        if ((before & 1) == 0 && version_.load(std::memory_order_relaxed) == before) [[likely]] {
+        if ((before & 1) == 0 && page_.version.load(std::memory_order_relaxed) == before) [[likely]] {
           // Another core's counter may be a few ticks behind the base.
           const auto ticks = static_cast<std::int64_t>(__rdtsc() - base);
           return ns + static_cast<std::int64_t>((static_cast<__int128>(ticks) * static_cast<std::int64_t>(scale)) >> 32);
@@ -64,12 +66,8 @@ class LaunchClock {
   void publish(const Pair& base, std::uint64_t scale) noexcept;
 
   const std::int64_t t0_ns_;
+  HotPage& page_;
   Pair first_, last_;  // the rate is taken over 10 to 20 seconds
-  std::atomic<bool> counter_{false};
-  std::atomic<std::uint32_t> version_{0};  // odd while the three change
-  std::atomic<std::uint64_t> base_ticks_{0};
-  std::atomic<std::int64_t> base_ns_{0};   // since t0
-  std::atomic<std::uint64_t> scale_{0};    // ns per tick, times 2^32
 };
 
 }  // namespace gpuflight::capture

@@ -48,12 +48,15 @@ constexpr std::uint32_t kFlagCooperative = 1, kFlagCarveoutFromLaunch = 2;
 
 }  // namespace
 
-OwnerPage* OwnerPage::create() noexcept {
+HotPage* HotPage::create() noexcept {
   void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
   madvise(page, 4096, MADV_WIPEONFORK);  // Linux before 4.14 lacks it: pthread_atfork is left then
-  auto* const owner = static_cast<OwnerPage*>(page);
+  auto* const owner = static_cast<HotPage*>(page);
   owner->owned.store(1, std::memory_order_relaxed);
+  owner->config_generation.store(1, std::memory_order_relaxed);  // a thread's caches begin at 0
+  owner->stream_generation.store(1, std::memory_order_relaxed);
+  owner->graph_generation.store(1, std::memory_order_relaxed);
   return owner;
 }
 
@@ -317,16 +320,16 @@ bool LaunchRecorder::being_captured(ThreadState& thread, const void* stream, boo
 // What was not seen during the pause may have changed everything that is kept by handle.
 void LaunchRecorder::on_resumed_blind() noexcept {
   constexpr std::int64_t kDoubtNs = 10'000'000'000;
-  captures_.store(0, std::memory_order_relaxed);
-  in_doubt_until_ns_.store(now_ns() + kDoubtNs, std::memory_order_release);
+  parts_.page.captures.store(0, std::memory_order_relaxed);
+  parts_.page.in_doubt_until_ns.store(now_ns() + kDoubtNs, std::memory_order_release);
   parts_.resolver.on_handles_released();
   parts_.streams.forget_all();
   parts_.graphs.forget_all();
 }
 
 void LaunchRecorder::on_capture_ended() noexcept {
-  std::int32_t now = captures_.load(std::memory_order_relaxed);
-  while (now > 0 && !captures_.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel)) {
+  std::int32_t now = parts_.page.captures.load(std::memory_order_relaxed);
+  while (now > 0 && !parts_.page.captures.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel)) {
   }
 }
 

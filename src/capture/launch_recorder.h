@@ -12,6 +12,7 @@
 
 #include "capture/device_query.h"
 #include "capture/graph_table.h"
+#include "capture/hot_page.h"
 #include "capture/kernel_resolver.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_call.h"
@@ -24,14 +25,6 @@
 #include "flight/ring.h"
 
 namespace gpuflight::capture {
-
-// A page that the kernel wipes in a forked child (also after a raw clone): zero there means "not this process's".
-struct OwnerPage {
-  std::atomic<std::uint32_t> recording;  // 1: record launches
-  std::atomic<std::uint32_t> owned;      // 1: this process made the recorder
-
-  static OwnerPage* create() noexcept;  // null: no memory
-};
 
 // Own cost of a launch, sampled: every kSampleEvery-th launch of a thread is timed from entry to return to the source.
 // The median of them is what is published: a mean would be that of the few samples that were preempted.
@@ -62,7 +55,7 @@ class LaunchRecorder {
     ScopeTable& scopes;
     DeviceQuery& devices;
     MarkerBoard* markers;  // null: no marks
-    OwnerPage& page;
+    HotPage& page;
     const LaunchClock& clock;
   };
   static constexpr std::uint32_t kSampleEvery = 256;
@@ -97,7 +90,7 @@ class LaunchRecorder {
   static constexpr std::uint32_t kMarkEvery = 64;
   static constexpr std::int64_t kMarkNs = 10'000'000;
 
-  void on_capture_begun() noexcept { captures_.fetch_add(1, std::memory_order_acq_rel); }
+  void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
 
   // The source saw nothing for a while, not even module unloads, and sees again.
@@ -132,11 +125,10 @@ class LaunchRecorder {
   Parts parts_;
   // A capture that began unseen is found by asking; for a while after a blind pause every launch asks.
   bool may_be_capturing(std::int64_t now) const noexcept {
-    return captures_.load(std::memory_order_relaxed) > 0 || now < in_doubt_until_ns_.load(std::memory_order_relaxed);
+    return parts_.page.captures.load(std::memory_order_relaxed) > 0 ||
+           now < parts_.page.in_doubt_until_ns.load(std::memory_order_relaxed);
   }
 
-  std::atomic<std::int32_t> captures_{0};  // graph captures now running in the process
-  std::atomic<std::int64_t> in_doubt_until_ns_{0};
   std::atomic<std::uint64_t> without_slot_{0};
   CostCounters cost_;
 };

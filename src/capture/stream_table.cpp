@@ -4,13 +4,14 @@
 
 namespace gpuflight::capture {
 
-StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity,
+StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, HotPage& page, std::uint32_t capacity,
                          NoticeBoard* notices)
     : driver_(driver),
       rows_(rows),
       capacity_(capacity),
       notices_(notices),
-      infos_(new std::unique_ptr<event::StreamInfo>[capacity]) {}
+      infos_(new std::unique_ptr<event::StreamInfo>[capacity]),
+      generation_(page.stream_generation) {}
 
 event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device, bool may_ask) noexcept {
   try {

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "capture/driver_api.h"
+#include "capture/hot_page.h"
 #include "capture/notice_board.h"
 #include "event/events.h"
 #include "flight/table_writer.h"
@@ -30,7 +31,7 @@ struct StreamKey {
 class StreamTable {
  public:
   // `notices`: where to say that the table is full; null: nowhere.
-  StreamTable(const DriverApi& driver, flight::TableWriter& rows, std::uint32_t capacity,
+  StreamTable(const DriverApi& driver, flight::TableWriter& rows, HotPage& page, std::uint32_t capacity,
               NoticeBoard* notices = nullptr);
 
   // `may_ask`: no graph capture runs in the process. Asking the driver for flags or priority of a stream that is being
@@ -77,7 +78,7 @@ class StreamTable {
   std::map<StreamKey, Created> created_;  // and not launched into yet
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
-  std::atomic<std::uint32_t> generation_{1};
+  std::atomic<std::uint32_t>& generation_;
   std::atomic<std::uint32_t> users_{0};
 
   void invalidate() noexcept;

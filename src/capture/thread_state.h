@@ -29,19 +29,19 @@ struct LaunchKey {
 };
 static_assert(sizeof(LaunchKey) == 48);
 
-struct ThreadState {
+struct alignas(64) ThreadState {
   static constexpr std::size_t kLaunchSlots = 256;  // two ways each
   static constexpr std::size_t kStreamSlots = 64;
   static constexpr std::size_t kGraphSlots = 16;
   static constexpr std::size_t kMaxOpen = 64;    // launches of one multi-device call
   static constexpr std::size_t kMaxScopes = 64;  // deeper ones are counted, not named
 
-  struct LaunchEntry {
+  struct alignas(64) LaunchEntry {
     LaunchKey key;
     std::uint32_t config = 0;
     bool valid = false;
   };
-  struct StreamEntry {
+  struct alignas(64) StreamEntry {
     const void* stream = nullptr;
     std::uint32_t context_uid = 0;
     std::uint32_t kind = 0;  // 0: empty

@@ -24,7 +24,7 @@ namespace gpuflight::flight {
 class RingSet;
 
 // Producer side of one slot.
-class Ring {
+class alignas(64) Ring {
  public:
   // The place for the next record, or nullptr (the loss is counted). Fill it, then publish().
   Record* begin() noexcept {

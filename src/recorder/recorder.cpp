@@ -110,7 +110,9 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->process_ = std::move(process);
   recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
   recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
-  recorder->clock_ = std::make_unique<capture::LaunchClock>(recorder->t0_monotonic_ns_);
+  recorder->page_ = capture::HotPage::create();
+  if (recorder->page_ == nullptr) throw std::bad_alloc();
+  recorder->clock_ = std::make_unique<capture::LaunchClock>(recorder->t0_monotonic_ns_, *recorder->page_);
   if (!recorder->load_driver()) return StartResult::kNoDriver;
   if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
     say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
@@ -245,21 +247,21 @@ bool Recorder::open_files() noexcept {
 
 void Recorder::build_parts() {
   const flight::Capacities& capacities = file_.capacities();
-  page_ = capture::OwnerPage::create();
-  if (page_ == nullptr) throw std::bad_alloc();
+  graphs_ = std::make_unique<capture::GraphTable>(*page_);
   rings_ = std::make_unique<flight::RingSet>(
       file_, options_.mode == config::Mode::kBlackbox ? flight::Reuse::kOldestFirst : flight::Reuse::kNewestFirst);
   rows_ = std::make_unique<flight::TableWriter>(file_);
   devices_ = std::make_unique<capture::DeviceQuery>(driver_);
   kernels_ = std::make_unique<capture::KernelTable>(*rows_, capacities.kernels, capacities.configs);
-  resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, options_.details);
-  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, capacities.streams, &notices_);
+  resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, *page_,
+                                                        options_.details);
+  streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, *page_, capacities.streams, &notices_);
   scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
-      driver_, *rings_, *resolver_, *streams_, graphs_, *scopes_, *devices_, markers_.get(), *page_,
+      driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
-  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, graphs_, *devices_, markers_.get(),
+  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
                                                    errors_, notices_, options_.cupti, driver_version_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},

@@ -95,7 +95,7 @@ class Recorder {
   int driver_version_ = 0;
   capture::NoticeBoard notices_;
   std::unique_ptr<capture::LaunchClock> clock_;
-  capture::OwnerPage* page_ = nullptr;
+  capture::HotPage* page_ = nullptr;
   flight::FlightFile file_;
   flight::FlightFile::Result file_result_;
   std::unique_ptr<flight::RingSet> rings_;
@@ -105,7 +105,7 @@ class Recorder {
   std::unique_ptr<capture::KernelResolver> resolver_;
   std::unique_ptr<capture::StreamTable> streams_;
   std::unique_ptr<capture::ScopeTable> scopes_;
-  capture::GraphTable graphs_;
+  std::unique_ptr<capture::GraphTable> graphs_;
   std::unique_ptr<capture::LaunchRecorder> launches_;
   std::unique_ptr<capture::CuptiSource> source_;
   std::unique_ptr<capture::MarkerBoard> markers_;

@@ -21,9 +21,9 @@ struct Rig {
   std::unique_ptr<capture::KernelResolver> resolver;
   std::unique_ptr<capture::StreamTable> streams;
   std::unique_ptr<capture::ScopeTable> scopes;
-  capture::GraphTable graphs;
-  capture::LaunchClock clock{0};
-  capture::OwnerPage* page = capture::OwnerPage::create();
+  capture::HotPage* page = capture::HotPage::create();
+  capture::LaunchClock clock{0, *page};
+  capture::GraphTable graphs{*page};
   std::unique_ptr<capture::LaunchRecorder> launches;
 
   Rig() {
@@ -32,8 +32,8 @@ struct Rig {
     rows = std::make_unique<flight::TableWriter>(file);
     devices = std::make_unique<capture::DeviceQuery>(driver);
     kernels = std::make_unique<capture::KernelTable>(*rows, 1024, 1024);
-    resolver = std::make_unique<capture::KernelResolver>(driver, *devices, *kernels, notices, true);
-    streams = std::make_unique<capture::StreamTable>(driver, *rows, 1024);
+    resolver = std::make_unique<capture::KernelResolver>(driver, *devices, *kernels, notices, *page, true);
+    streams = std::make_unique<capture::StreamTable>(driver, *rows, *page, 1024);
     scopes = std::make_unique<capture::ScopeTable>(*rows, 1024);
     page->recording.store(1);
     launches = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{

@@ -16,11 +16,17 @@ std::int64_t monotonic_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+HotPage& page() {
+  static HotPage* const one = new HotPage{};
+  one->counter.store(0);
+  return *one;
+}
+
 // The counter is asked between two looks at the clock; what it says must lie between them, give or take.
 TEST(LaunchClock, AgreesWithTheClockThroughRecalibrations) {
   constexpr std::int64_t kAllowedNs = 50'000;
   const std::int64_t t0 = monotonic_ns();
-  LaunchClock clock(t0);
+  LaunchClock clock(t0, page());
   clock.start();
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -35,7 +41,7 @@ TEST(LaunchClock, AgreesWithTheClockThroughRecalibrations) {
 
 TEST(LaunchClock, BeforeItIsStartedItIsTheClock) {
   const std::int64_t t0 = monotonic_ns();
-  const LaunchClock clock(t0);
+  const LaunchClock clock(t0, page());
   EXPECT_FALSE(clock.uses_counter());
   const std::int64_t before = monotonic_ns() - t0;
   const std::int64_t now = clock.now_ns();
@@ -46,7 +52,7 @@ TEST(LaunchClock, BeforeItIsStartedItIsTheClock) {
 // Readers never see a half-made calibration: their time does not jump.
 TEST(LaunchClock, ReadersAreNeverFarOffWhileItIsRecalibrated) {
   const std::int64_t t0 = monotonic_ns();
-  LaunchClock clock(t0);
+  LaunchClock clock(t0, page());
   clock.start();
   std::atomic<bool> stop{false};
   std::atomic<std::int64_t> furthest{0};
