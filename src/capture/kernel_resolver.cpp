@@ -1,5 +1,6 @@
 #include "capture/kernel_resolver.h"
 
+#include <algorithm>
 #include <string>
 
 #include "occupancy/occupancy_model.h"
@@ -27,7 +28,9 @@ KernelResolver::Result KernelResolver::resolve(const LaunchCall& call, std::int3
     if (!shape.carveout_from_launch) shape.carveout = function.carveout;
     // The limit is set per function at any time, by some libraries before every launch, so it is asked for and not kept.
     // It matters to launches that exceed it only: the driver refuses them, and may not once it has been raised.
-    if (details_ && shape.dyn_shared_bytes + static_cast<std::uint32_t>(kernel->static_shared_bytes) > kDefaultShared) {
+    const std::uint64_t shared = std::uint64_t{shape.dyn_shared_bytes} +
+                                 static_cast<std::uint64_t>(std::max(kernel->static_shared_bytes, 0));
+    if (details_ && driver_.func_get_attribute != nullptr && shared > kDefaultShared) {
       const int limit = attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function.handle, INT32_MAX);
       shape.over_dynamic_limit = shape.dyn_shared_bytes > static_cast<std::uint32_t>(limit);
     }
