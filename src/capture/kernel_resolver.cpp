@@ -136,7 +136,8 @@ event::Occupancy KernelResolver::occupancy(const Function& function, const event
   }
   if (shape.cluster != event::Dim3{0, 0, 0}) answer.max_active_clusters = ask_clusters(function.handle, shape);
   const event::Occupancy result = occupancy::compute_occupancy(*device, kernel, shape, answer);
-  if (result.model_disagrees) {
+  // A launch beyond its function's limit is refused, and says so in its status; the model does not know that limit.
+  if (result.model_disagrees && !shape.over_dynamic_limit) {
     mismatches_.fetch_add(1, std::memory_order_relaxed);
     try {
       notices_.post(event::Severity::kWarning, "occupancy_mismatch",

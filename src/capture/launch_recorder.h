@@ -87,7 +87,7 @@ class LaunchRecorder {
 
   // Marks: one after a launch at most every kMarkEvery launches and not more often than every kMarkNs, sooner of the
   // two, and before a call that may wait for what has not been marked.
-  static constexpr std::uint32_t kMarkEvery = 64;
+  static constexpr std::uint32_t kMarkEvery = 256;  // a mark costs 1 us
   static constexpr std::int64_t kMarkNs = 10'000'000;
 
   void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
