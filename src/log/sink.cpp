@@ -239,6 +239,7 @@ int LogSink::write_prologue() noexcept {
   prologue_->append_prologue(text, segment_);
   int error = 0;
   const std::uint64_t before = live_bytes_;
+  make_room(text.size());  // the bound holds for what heads a segment too
   write_lines(text.view(), error);
   // All of it or nothing, so that the next try does not repeat lines.
   if (error != 0 && live_bytes_ != before && ftruncate(fd_, static_cast<off_t>(before)) == 0) {

@@ -57,7 +57,8 @@ def compare(kernels, events):
             facts["rows_compared"] += 1
             if ours.get(name) == value:
                 facts["rows_equal"] += 1
-            elif name == "registers" and min(value, ours.get(name) or 0) >= min(v for n, v in theirs.items() if n != name):
+            elif (name == "registers" and ours.get(name) == 2 * value and
+                  value >= min(v for n, v in theirs.items() if n != name)):
                 facts["registers_not_binding_differs"] += 1
             elif name == "shared_mem" and others and min(value, ours.get(name) or 0) >= min(others):
                 facts["shared_not_binding_differs"] += 1

@@ -17,6 +17,11 @@ import unittest
 
 from cli_support import BUILD, SOURCE, TOOL, FolderTest, environment, tool
 
+# A test run started in the background ignores some signals, and its children would inherit that.
+for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
+
 SIM = BUILD / "sim"
 PLAYER = SIM / "gpuflight-play"
 PLANS = SOURCE / "tests" / "plans"

@@ -73,7 +73,7 @@ TEST(Board, LimitsHoldTogether) {
 TEST(Board, BandwidthIsTheDataSheets) {
   const std::pair<const char*, double> expected[] = {
       {"t4", 320}, {"a100", 2039}, {"rtx3090", 936}, {"a10", 600},  {"orin", 204.8}, {"l4", 300},
-      {"h100", 3350}, {"h200", 4900}, {"rtx4090", 1008}, {"b200", 7700}, {"rtx5090", 1792}};
+      {"h100", 3350}, {"h200", 4800}, {"rtx4090", 1008}, {"b200", 7700}, {"rtx5090", 1792}};
   for (const auto& [name, gb_per_s] : expected) {
     const DeviceInfo* board = find_board(name);
     ASSERT_NE(board, nullptr) << name;
