@@ -353,13 +353,13 @@ void Recovery::note_record(std::size_t record, event::Seq seq) {
 
 // A call that returned an error after which the context is dead, and whose error the recorder had no time to write.
 void Recovery::note_call(const event::ApiEvent& call) {
-  if (!call.status || !event::is_sticky(*call.status)) return;
+  if (!call.status || event::sticky_status(*call.status) == nullptr) return;
   const std::int64_t time_ns = call.time_ns + call.call_ns.value_or(0);
   if (error_in_log_ || (result_.error && result_.error->time_ns <= time_ns)) return;
   event::ErrorEvent error;
   error.time_ns = time_ns;
   error.code = *call.status;
-  error.name = event::sticky_name(*call.status);
+  error.name = event::sticky_status(*call.status)->name;
   error.call = event::facts(static_cast<event::ApiCall>(call.call)).name;
   error.thread = call.thread;
   result_.error = std::move(error);

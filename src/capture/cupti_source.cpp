@@ -1,5 +1,7 @@
 #include "capture/cupti_source.h"
 
+#include "event/driver_status.h"
+
 namespace gpuflight::capture {
 namespace {
 
@@ -452,7 +454,9 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
       break;
     default:
       recorder_.on_return(thread, static_cast<std::int32_t>(status));
-      if (event::is_sticky(static_cast<std::int32_t>(status))) [[unlikely]] on_sticky_error(thread, status, data);
+      if (event::sticky_status(static_cast<std::int32_t>(status)) != nullptr) [[unlikely]] {
+        on_sticky_error(thread, status, data);
+      }
       break;
   }
 }

@@ -15,12 +15,13 @@ struct StickyStatus {
 
 // Errors after which the context is dead: every later call fails with the same code. cuda.h says of each that the
 // process must be ended and started anew to go on with CUDA (210 to 226 where the hardware reports them).
-inline constexpr std::array<StickyStatus, 15> kStickyStatuses = {{
+inline constexpr std::array<StickyStatus, 16> kStickyStatuses = {{
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error"},
     {220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", "uncorrectable NVLink error"},
     {226, "CUDA_ERROR_CONTAINED", "contained hardware error"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "illegal memory access"},
     {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "kernel took longer than the watchdog allows"},
+    {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context destroyed"},
     {710, "CUDA_ERROR_ASSERT", "assertion in a kernel"},
     {714, "CUDA_ERROR_HARDWARE_STACK_ERROR", "stack error in a kernel"},
     {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "illegal instruction"},
@@ -34,6 +35,7 @@ inline constexpr std::array<StickyStatus, 15> kStickyStatuses = {{
 }};
 
 constexpr const StickyStatus* sticky_status(std::int32_t status) {
+  if (status == 0) return nullptr;  // asked after every launch
   for (const StickyStatus& known : kStickyStatuses) {
     if (known.status == status) return &known;
   }

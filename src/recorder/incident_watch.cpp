@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "event/driver_status.h"
+
 namespace gpuflight::recorder {
 
 void IncidentWatch::on_launch(const event::KernelLaunch& launch) noexcept {
@@ -136,7 +138,9 @@ event::ErrorEvent IncidentWatch::describe(const capture::SeenError& seen) {
       parts_.driver.get_error_name(static_cast<CUresult>(seen.code), &name) == CUDA_SUCCESS && name != nullptr) {
     error.name = name;
   }
-  if (error.name.empty()) error.name = event::sticky_name(seen.code);
+  if (const auto* const known = event::sticky_status(seen.code); known != nullptr && error.name.empty()) {
+    error.name = known->name;  // the driver is past telling it
+  }
   std::size_t candidates = 0;
   const StreamProgress::Launch* oldest = nullptr;
   bool oldest_is_marked = false;
