@@ -5,10 +5,26 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <new>
 #include <unistd.h>
 
 namespace gpuflight::capture {
 namespace {
+
+// Nothing may be thrown through the C library's frames: it would end the host.
+std::vector<std::string> loaded_objects() {
+  std::vector<std::string> paths;
+  const auto note = [](dl_phdr_info* info, std::size_t, void* list) {
+    try {
+      if (info->dlpi_name != nullptr) static_cast<std::vector<std::string>*>(list)->emplace_back(info->dlpi_name);
+      return 0;
+    } catch (...) {
+      return 1;
+    }
+  };
+  if (dl_iterate_phdr(note, &paths) != 0) throw std::bad_alloc();
+  return paths;
+}
 
 bool readable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
@@ -33,16 +49,12 @@ class Candidates {
       }
     }
     // Also one that was loaded under another name: by its path.
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* self) {
-          const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-          const auto slash = path.rfind('/');
-          if (slash != std::string::npos && path.compare(slash + 1, 12, "libcupti.so.") == 0) {
-            static_cast<Candidates*>(self)->add(path, "already in the process", true);
-          }
-          return 0;
-        },
-        this);
+    for (const std::string& path : loaded_objects()) {
+      const auto slash = path.rfind('/');
+      if (slash != std::string::npos && path.compare(slash + 1, 12, "libcupti.so.") == 0) {
+        add(path, "already in the process", true);
+      }
+    }
   }
 
   void add_file(const std::string& path, const std::string& reason) { add(path, reason, false); }
@@ -63,22 +75,18 @@ class Candidates {
   // Beside the CUDA libraries of a pip installation that are in the process: .../nvidia/cu13/lib and
   // .../nvidia/cuda_runtime/lib -> .../nvidia/cuda_cupti/lib.
   void add_pip() {
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* self) {
-          const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-          auto at = path.find("/nvidia/");
-          std::string packages;
-          if (at != std::string::npos) {
-            packages = path.substr(0, at);
-          } else if (at = path.find("/site-packages/"); at != std::string::npos) {
-            packages = path.substr(0, at + 14);
-          } else if (at = path.find("/dist-packages/"); at != std::string::npos) {
-            packages = path.substr(0, at + 14);
-          }
-          if (!packages.empty()) static_cast<Candidates*>(self)->add_packages(packages);
-          return 0;
-        },
-        this);
+    for (const std::string& path : loaded_objects()) {
+      auto at = path.find("/nvidia/");
+      std::string packages;
+      if (at != std::string::npos) {
+        packages = path.substr(0, at);
+      } else if (at = path.find("/site-packages/"); at != std::string::npos) {
+        packages = path.substr(0, at + 14);
+      } else if (at = path.find("/dist-packages/"); at != std::string::npos) {
+        packages = path.substr(0, at + 14);
+      }
+      if (!packages.empty()) add_packages(packages);
+    }
     if (const char* const environment = std::getenv("VIRTUAL_ENV")) add_python_prefix(environment);
   }
 

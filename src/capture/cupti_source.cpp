@@ -1,5 +1,6 @@
 #include "capture/cupti_source.h"
 
+#include "capture/launch_hit.h"
 #include "event/driver_status.h"
 
 namespace gpuflight::capture {
@@ -38,6 +39,13 @@ constexpr CUpti_CallbackId kStateIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamCreateWithPriority,
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetBlockShape,
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize,
+};
+
+// Enabled after a pause that gave the slot up: a stream that waits for another's event joins the capture that the other
+// may be in, and it may have begun unseen.
+constexpr CUpti_CallbackId kJoinIds[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz,
 };
 
 // Calls in which a host thread may wait: recorded with their duration, and their errors are looked at.
@@ -133,6 +141,7 @@ CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, Str
                          DeviceQuery& devices, MarkerBoard* markers, ErrorBoard& errors, NoticeBoard& notices,
                          std::string explicit_path, int driver_version)
     : recorder_(recorder),
+      page_(recorder.page()),
       resolver_(resolver),
       streams_(streams),
       graphs_(graphs),
@@ -155,7 +164,10 @@ SourceStatus CuptiSource::start(std::string& problem) noexcept {
       stop(true);
       return SourceStatus::kRefused;
     }
-    if (subscribe_now && again) recorder_.on_resumed_blind();
+    if (subscribe_now && again) {
+      enable(true, CUPTI_CB_DOMAIN_DRIVER_API, kJoinIds, nullptr);
+      recorder_.on_resumed_blind();
+    }
     enabled_ = true;
     return SourceStatus::kOk;
   } catch (...) {
@@ -266,14 +278,42 @@ bool CuptiSource::enable_launches(bool on, std::string& problem) noexcept {
 void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                                        const void* data) noexcept {
   auto& source = *static_cast<CuptiSource*>(self);
-  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
-    source.on_driver_call(id, *static_cast<const CUpti_CallbackData*>(data));
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) [[likely]] {
+    const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+    if (!source.on_launch_hit(id, call)) source.on_driver_call(id, call);
   } else if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     source.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   }
 }
 
-void CuptiSource::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+// True: the call was a plain launch, and is recorded.
+[[gnu::always_inline]] inline bool CuptiSource::on_launch_hit(CUpti_CallbackId id,
+                                                              const CUpti_CallbackData& data) noexcept {
+  const bool plain = id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz;
+  const bool extended =
+      id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx || id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz;
+  ThreadState* const thread = this_thread_state();
+  if (!(plain || extended) || page_.recording.load(std::memory_order_relaxed) == 0 || thread == nullptr ||
+      thread->owner != &recorder_ || thread->inside) [[unlikely]] {
+    return false;
+  }
+  if (data.callbackSite != CUPTI_API_ENTER) {
+    if (data.functionReturnValue == nullptr) [[unlikely]] return false;
+    return return_hit(page_, *thread, static_cast<std::int32_t>(*static_cast<const CUresult*>(data.functionReturnValue)),
+                      [this](ThreadState& t, ThreadState::StreamEntry& s) { recorder_.mark_behind(t, s); });
+  }
+  if (plain) [[likely]] {
+    const auto& p = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
+    return enter_hit(page_, *thread, p, p.f, data.contextUid,
+                     id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz ? 2 : 1, data.correlationId);
+  }
+  const auto& p = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+  if (p.config == nullptr || p.config->numAttrs != 0) return false;
+  return enter_hit(page_, *thread, *p.config, p.f, data.contextUid,
+                   id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz ? 2 : 1, data.correlationId);
+}
+
+[[gnu::noinline]] void CuptiSource::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   ThreadState* const thread = recorder_.enter();
   if (thread == nullptr || thread->inside) return;
   if (data.callbackSite == CUPTI_API_ENTER) {
@@ -449,6 +489,10 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
       if (status == CUDA_SUCCESS) resolver_.on_shared_size_set(p.hfunc, p.bytes);
       break;
     }
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz:
+      if (status == CUDA_SUCCESS) recorder_.on_stream_joined();
+      break;
     case CUPTI_DRIVER_TRACE_CBID_cuModuleUnload:
     case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
       break;

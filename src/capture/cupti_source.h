@@ -39,6 +39,7 @@ class CuptiSource final : public LaunchSource {
  private:
   static void CUPTIAPI on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                                    const void* data) noexcept;
+  bool on_launch_hit(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
@@ -55,6 +56,7 @@ class CuptiSource final : public LaunchSource {
   bool enable_launches(bool on, std::string& problem) noexcept;
 
   LaunchRecorder& recorder_;
+  const HotPage& page_;
   KernelResolver& resolver_;
   StreamTable& streams_;
   GraphTable& graphs_;

@@ -52,7 +52,7 @@ class KernelResolver {
   void legacy_shape(const void* function, event::LaunchShape& shape) noexcept;
 
   // Grows when a configuration in some thread's cache may be wrong.
-  std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+  std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 
   std::uint64_t occupancy_mismatches() const noexcept { return mismatches_.load(std::memory_order_relaxed); }
 
@@ -92,7 +92,7 @@ class KernelResolver {
   KernelTable& table_;
   NoticeBoard& notices_;
   const bool details_;
-  std::atomic<std::uint64_t>& generation_;
+  std::atomic<std::uint32_t>& generation_;
   std::atomic<std::uint64_t> mismatches_{0};
   std::mutex mutex_;
   std::unordered_map<FunctionKey, Function, FunctionHash> functions_;

@@ -60,7 +60,6 @@ void LaunchClock::start() noexcept {
   const std::uint64_t scale = scale_between(first_, last_);
   if (scale == 0) return;
   publish(last_, scale);
-  page_.counter.store(1, std::memory_order_release);
 }
 
 void LaunchClock::recalibrate() noexcept {
@@ -75,7 +74,7 @@ void LaunchClock::recalibrate() noexcept {
       now.ns;
   const std::uint64_t scale = scale_between(first_, now);
   if (scale == 0 || error > kMostErrorNs || error < -kMostErrorNs) {
-    page_.counter.store(0, std::memory_order_release);
+    publish(now, 0);
     return;
   }
   publish(now, scale);

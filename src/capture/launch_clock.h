@@ -26,26 +26,34 @@ class LaunchClock {
   // At least a few milliseconds after construction; waits for them if need be.
   void start() noexcept;
   void recalibrate() noexcept;
-  bool uses_counter() const noexcept { return page_.counter.load(std::memory_order_relaxed) != 0; }
+  bool uses_counter() const noexcept { return page_.scale.load(std::memory_order_relaxed) != 0; }
 
   std::int64_t now_ns() const noexcept {
+    std::int64_t now;
+    return counter_ns(page_, now) ? now : clock_ns() - t0_ns_;
+  }
+
+  // The same from the counter alone; false: it is not in use. Touches nothing but the page.
+  static bool counter_ns(const HotPage& page, std::int64_t& now) noexcept {
 #if defined(__x86_64__)
-    if (page_.counter.load(std::memory_order_acquire) != 0) [[likely]] {
-      for (;;) {
-        const std::uint32_t before = page_.version.load(std::memory_order_acquire);
-        const std::uint64_t base = page_.base_ticks.load(std::memory_order_relaxed);
-        const std::int64_t ns = page_.base_ns.load(std::memory_order_relaxed);
-        const std::uint64_t scale = page_.scale.load(std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_acquire);
-        if ((before & 1) == 0 && page_.version.load(std::memory_order_relaxed) == before) [[likely]] {
-          // Another core's counter may be a few ticks behind the base.
-          const auto ticks = static_cast<std::int64_t>(__rdtsc() - base);
-          return ns + static_cast<std::int64_t>((static_cast<__int128>(ticks) * static_cast<std::int64_t>(scale)) >> 32);
-        }
+    for (;;) {
+      const std::uint32_t before = page.version.load(std::memory_order_acquire);
+      const std::uint64_t base = page.base_ticks.load(std::memory_order_relaxed);
+      const std::int64_t ns = page.base_ns.load(std::memory_order_relaxed);
+      const std::uint64_t scale = page.scale.load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if ((before & 1) == 0 && page.version.load(std::memory_order_relaxed) == before) [[likely]] {
+        if (scale == 0) [[unlikely]] return false;
+        // Another core's counter may be a few ticks behind the base.
+        const auto ticks = static_cast<std::int64_t>(__rdtsc() - base);
+        now = ns + static_cast<std::int64_t>((static_cast<__int128>(ticks) * static_cast<std::int64_t>(scale)) >> 32);
+        return true;
       }
     }
+#else
+    static_cast<void>(page), static_cast<void>(now);
+    return false;
 #endif
-    return clock_ns() - t0_ns_;
   }
 
  private:

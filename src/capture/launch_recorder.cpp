@@ -1,5 +1,7 @@
 #include "capture/launch_recorder.h"
 
+#include "capture/launch_hit.h"
+
 #include <cerrno>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -29,17 +31,6 @@ class MissGuard {
   int errno_;
   int cancel_state_ = 0;
 };
-
-std::size_t slot_of(const LaunchKey& key) {
-  std::uint64_t h = reinterpret_cast<std::uint64_t>(key.function) ^ (std::uint64_t{key.context_uid} << 48);
-  h ^= (std::uint64_t{key.block_x} << 7) ^ (std::uint64_t{key.block_y} << 21) ^ (std::uint64_t{key.block_z} << 33);
-  h ^= std::uint64_t{key.dyn_shared_bytes} << 29 ^ std::uint64_t{key.cluster_x} << 41 ^ key.flags;
-  h *= 0x9E3779B97F4A7C15ull;
-  return static_cast<std::size_t>(h >> 56) % ThreadState::kLaunchSlots;
-}
-
-// More than 65,535 blocks in y or z are refused by the driver; the record says "too many" rather than a wrong number.
-std::uint16_t to_u16(std::uint32_t n) { return static_cast<std::uint16_t>(n < 0xFFFF ? n : 0xFFFF); }
 
 const void* const kLegacyStream = reinterpret_cast<const void*>(1);     // CU_STREAM_LEGACY
 const void* const kPerThreadStream = reinterpret_cast<const void*>(2);  // CU_STREAM_PER_THREAD
@@ -78,10 +69,7 @@ flight::Record* LaunchRecorder::begin(ThreadState& thread, flight::RecordKind ki
   }
   flight::Record* const record = thread.ring->begin();
   if (record == nullptr) return nullptr;
-  record->kind = static_cast<std::uint8_t>(kind);
-  record->thread = thread.tid;
-  record->call_ns = 0;
-  record->status = 0;
+  open_record(*record, thread, kind);
   return record;
 }
 
@@ -93,26 +81,17 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
                                                call.context_uid, source, device_of);
   if (thread.missed) [[unlikely]] now = now_ns();  // what we had to look up is no part of the host's call
   std::uint16_t flags = config == 0 ? flight::kFlagConfigUnknown : 0;
-  const bool capturing = may_be_capturing(now);
-  if (!capturing && !call.programmatic) mark_before(thread, stream, now);
-  if (capturing && being_captured(thread, call.stream, call.per_thread_default)) flags |= flight::kFlagCaptured;
+  if (may_be_captured(stream) && is_captured(thread, stream)) flags |= flight::kFlagCaptured;
+  const bool may_mark = !may_be_captured(stream);
+  if (may_mark && !call.programmatic) mark_before(thread, stream, now);
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
   if (record == nullptr) return;
-  record->flags = flags;
-  record->config = config;
-  record->launch_ns = now;
-  record->grid_x = call.grid.x;
-  record->grid_y = to_u16(call.grid.y);
-  record->grid_z = to_u16(call.grid.z);
-  record->stream = stream.id;
-  record->correlation = call.correlation;
-  record->scope = thread.scope().value;
-  record->graph = 0;
-  record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
+  fill_kernel_launch(*record, thread, call.grid.x, call.grid.y, call.grid.z, config, stream.id, call.correlation, flags,
+                     now);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
   if (call.programmatic) stream.programmatic = true;
-  thread.open_stream = capturing ? nullptr : &stream;
+  thread.open_stream = may_mark ? &stream : nullptr;
   if (++thread.sample % kSampleEvery == 0 && !thread.missed) thread.sampled_enter_ns = now_ns() - now;
   thread.missed = false;
 }
@@ -134,9 +113,9 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   const std::uint32_t graph = entry.id;
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
-  const bool capturing = may_be_capturing(now);
-  if (!capturing) mark_before(thread, stream, now);
-  const bool captured = capturing && being_captured(thread, call.stream, call.per_thread_default);
+  const bool captured = may_be_captured(stream) && is_captured(thread, stream);
+  const bool may_mark = !may_be_captured(stream);
+  if (may_mark) mark_before(thread, stream, now);
   flight::Record* const record = begin(thread, flight::RecordKind::kGraphLaunch);
   if (record == nullptr) return;
   record->flags = captured ? flight::kFlagCaptured : 0;
@@ -146,19 +125,21 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   record->grid_y = record->grid_z = 0;
   record->stream = stream.id;
   record->correlation = call.correlation;
-  record->scope = thread.scope().value;
+  record->scope = thread.scope_now;
   record->graph = graph;
   record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
-  thread.open_stream = capturing ? nullptr : &stream;
+  thread.open_stream = may_mark ? &stream : nullptr;
 }
 
 void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source,
                                        DeviceOf device_of) noexcept {
-  if (parts_.markers != nullptr && !may_be_capturing(now_ns())) {
+  if (thread.marks) {
     for (ThreadState::StreamEntry& entry : thread.streams) {
-      if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid) mark_stream(thread, entry);
+      if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid && !may_be_captured(entry)) {
+        mark_stream(thread, entry);
+      }
     }
   }
   const std::uint32_t stream = call.has_stream ? stream_of(thread, call.stream, call.per_thread_default, call.context,
@@ -175,7 +156,7 @@ void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& 
   record->grid_y = record->grid_z = 0;
   record->stream = stream;
   record->correlation = record->graph = 0;
-  record->scope = thread.scope().value;
+  record->scope = thread.scope_now;
   record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
@@ -193,7 +174,11 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
   }
   thread.open_count = 0;
   if (thread.open_stream != nullptr) {
-    if (status == 0 && parts_.markers != nullptr) mark_if_due(thread, now);
+    if (status == 0 && thread.marks) {
+      ThreadState::StreamEntry& stream = *thread.open_stream;
+      ++stream.unmarked;
+      if (mark_is_due(stream, now)) mark_behind(thread, stream);
+    }
     thread.open_stream = nullptr;
   }
   if (thread.sampled_enter_ns >= 0) [[unlikely]] {
@@ -204,7 +189,7 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
 
 std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& call, void* source,
                                         DeviceOf device_of) noexcept {
-  const std::uint64_t generation = parts_.resolver.generation();
+  const std::uint32_t generation = parts_.page.config_generation.load(std::memory_order_acquire);
   if (thread.config_generation != generation) [[unlikely]] {
     thread.forget_launches();
     thread.config_generation = generation;
@@ -222,7 +207,8 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   key.carveout = static_cast<std::int16_t>(call.shape.carveout);
   key.flags = (call.shape.cooperative ? kFlagCooperative : 0) |
               (call.shape.carveout_from_launch ? kFlagCarveoutFromLaunch : 0);
-  auto& ways = thread.launches[slot_of(key)];
+  auto& ways = thread.launches[ThreadState::launch_slot(key.function, key.context_uid, key.block_x, key.block_y,
+                                                        key.block_z, key.dyn_shared_bytes)];
   if (ways[0].valid && ways[0].key == key) [[likely]] return ways[0].config;
   if (ways[1].valid && ways[1].key == key) return ways[1].config;
   MissGuard miss(thread);
@@ -230,24 +216,21 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   const KernelResolver::Result result = parts_.resolver.resolve(call, device_of(source, call.context));
   if (result.lasting) {
     ways[1] = ways[0];
-    ways[0] = {key, result.config.value, true};
+    const bool plain = call.shape.cluster == event::Dim3{0, 0, 0} && call.shape.carveout == -1 && key.flags == 0;
+    ways[0] = {key, result.config.value, true, plain};
   }
   return result.config.value;
 }
 
 // After a pause what came before is marked off too, so that the launch now coming is the only one between two marks.
 void LaunchRecorder::mark_before(ThreadState& thread, ThreadState::StreamEntry& entry, std::int64_t now) noexcept {
-  if (entry.unmarked == 0 || now - entry.marked_ns < kMarkNs || entry.programmatic) [[likely]] return;
-  if (parts_.markers == nullptr) return;
+  if (!mark_is_due_before(entry, now)) [[likely]] return;
+  if (!thread.marks) return;
   mark_stream(thread, entry);
   entry.due = true;
 }
 
-void LaunchRecorder::mark_if_due(ThreadState& thread, std::int64_t now) noexcept {
-  ThreadState::StreamEntry& entry = *thread.open_stream;
-  ++entry.unmarked;
-  if (entry.programmatic) return;
-  if (!entry.due && entry.unmarked < kMarkEvery && now - entry.marked_ns < kMarkNs) [[likely]] return;
+void LaunchRecorder::mark_behind(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept {
   entry.due = false;
   mark_stream(thread, entry);
 }
@@ -279,15 +262,14 @@ void LaunchRecorder::retire_tracks(ThreadState& thread) noexcept {
 ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
                                                     const void* context, std::uint32_t context_uid, void* source,
                                                     DeviceOf device_of) noexcept {
-  const std::uint32_t generation = parts_.streams.generation();
+  const std::uint32_t generation = parts_.page.stream_generation.load(std::memory_order_acquire);
   if (thread.stream_generation != generation) [[unlikely]] {
     retire_tracks(thread);
     thread.forget_streams();
     thread.stream_generation = generation;
   }
   const std::uint32_t kind = per_thread_default ? 2 : 1;
-  auto& entry = thread.streams[((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ context_uid ^ kind) %
-                               ThreadState::kStreamSlots];
+  auto& entry = thread.streams[ThreadState::stream_slot(stream, context_uid, kind)];
   if (entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid) [[likely]] return entry;
   if (entry.kind != 0 && entry.track != 0 && parts_.markers != nullptr) parts_.markers->retire(entry.track - 1);
   MissGuard miss(thread);
@@ -297,31 +279,40 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
   const bool own_default = stream == kPerThreadStream || (stream == nullptr && per_thread_default);
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
-  const bool may_ask = !may_be_capturing(now_ns());
-  const event::StreamId id = parts_.streams.id_of(key, device_of(source, context), may_ask);
-  entry = {};
+  entry = {};  // not sure of anything
   entry.stream = stream;
   entry.context_uid = context_uid;
   entry.kind = kind;
+  const bool may_ask = !may_be_captured(entry);
+  const event::StreamId id = parts_.streams.id_of(key, device_of(source, context), may_ask);
   entry.id = id.value;
   return entry;
 }
 
-// Asked only while some capture runs in the process: the call costs 100 to 180 ns.
-bool LaunchRecorder::being_captured(ThreadState& thread, const void* stream, bool per_thread_default) noexcept {
-  const auto ask = per_thread_default ? parts_.driver.stream_is_capturing_ptsz : parts_.driver.stream_is_capturing;
+// While some capture runs in the process, and where one may have begun unseen.
+bool LaunchRecorder::may_be_captured(const ThreadState::StreamEntry& entry) const noexcept {
+  return parts_.page.captures.load(std::memory_order_relaxed) > 0 ||
+         entry.sure_at != parts_.page.doubts.load(std::memory_order_relaxed);
+}
+
+// Asks the driver, which costs 100 to 180 ns. A stream found free stays so until a capture is seen to begin on it or it
+// waits for an event of another stream, so that after a blind pause one question a stream is enough.
+bool LaunchRecorder::is_captured(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept {
+  const auto ask = entry.kind == 2 ? parts_.driver.stream_is_capturing_ptsz : parts_.driver.stream_is_capturing;
   if (ask == nullptr) return false;
+  const std::uint32_t doubts = parts_.page.doubts.load(std::memory_order_acquire);
   MissGuard miss(thread);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (ask(static_cast<CUstream>(const_cast<void*>(stream)), &status) != CUDA_SUCCESS) return false;
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (ask(static_cast<CUstream>(const_cast<void*>(entry.stream)), &status) != CUDA_SUCCESS) return false;
+  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return true;
+  entry.sure_at = doubts;
+  return false;
 }
 
 // What was not seen during the pause may have changed everything that is kept by handle.
 void LaunchRecorder::on_resumed_blind() noexcept {
-  constexpr std::int64_t kDoubtNs = 10'000'000'000;
   parts_.page.captures.store(0, std::memory_order_relaxed);
-  parts_.page.in_doubt_until_ns.store(now_ns() + kDoubtNs, std::memory_order_release);
+  parts_.page.doubts.fetch_add(1, std::memory_order_acq_rel);
   parts_.resolver.on_handles_released();
   parts_.streams.forget_all();
   parts_.graphs.forget_all();
@@ -357,6 +348,7 @@ void LaunchRecorder::push_scope(const char* name) noexcept {
   }
   if (thread->scope_depth < ThreadState::kMaxScopes) thread->scopes[thread->scope_depth] = scope;
   ++thread->scope_depth;
+  thread->scope_now = thread->scope().value;
   point(*thread, flight::RecordKind::kScopeBegin, scope);
 }
 
@@ -365,6 +357,7 @@ void LaunchRecorder::pop_scope() noexcept {
   if (thread == nullptr || thread->scope_depth == 0) return;
   const event::ScopeId scope = thread->scope();
   --thread->scope_depth;
+  thread->scope_now = thread->scope().value;
   point(*thread, flight::RecordKind::kScopeEnd, scope);
 }
 

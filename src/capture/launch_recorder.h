@@ -26,7 +26,7 @@
 
 namespace gpuflight::capture {
 
-// Own cost of a launch, sampled: every kSampleEvery-th launch of a thread is timed from entry to return to the source.
+// Own cost of a launch, sampled: every kSampleEvery-th launch (launch_hit.h) of a thread is timed from entry to return to the source.
 // The median of them is what is published: a mean would be that of the few samples that were preempted.
 struct CostCounters {
   static constexpr std::int64_t kBucketNs = 4;
@@ -58,8 +58,6 @@ class LaunchRecorder {
     HotPage& page;
     const LaunchClock& clock;
   };
-  static constexpr std::uint32_t kSampleEvery = 256;
-
   explicit LaunchRecorder(const Parts& parts) : parts_(parts) {}
 
   // The calling thread's state; null: nothing is recorded (stopped, forked, no memory).
@@ -77,6 +75,9 @@ class LaunchRecorder {
     if (thread.open_count != 0) [[unlikely]] abandon_open(thread);
   }
 
+  // A mark is due behind the launch that has just returned.
+  void mark_behind(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
+
   // At entry and return of one launch call. Calls nest only inside our own driver calls, which `inside` filters out.
   // `device` is asked for by a function, since it costs a driver call and is needed on a miss only.
   using DeviceOf = std::int32_t (*)(void* source, const void* context);
@@ -85,16 +86,13 @@ class LaunchRecorder {
   void on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source, DeviceOf device_of) noexcept;
   void on_return(ThreadState& thread, std::int32_t status) noexcept;
 
-  // Marks: one after a launch at most every kMarkEvery launches and not more often than every kMarkNs, sooner of the
-  // two, and before a call that may wait for what has not been marked.
-  static constexpr std::uint32_t kMarkEvery = 256;  // a mark costs 1 us
-  static constexpr std::int64_t kMarkNs = 10'000'000;
-
   void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
 
   // The source saw nothing for a while, not even module unloads, and sees again.
   void on_resumed_blind() noexcept;
+  // From then on, at each cuStreamWaitEvent: a stream may have joined a capture that began unseen.
+  void on_stream_joined() noexcept { parts_.page.doubts.fetch_add(1, std::memory_order_acq_rel); }
 
   void push_scope(const char* name) noexcept;
   void pop_scope() noexcept;
@@ -103,6 +101,8 @@ class LaunchRecorder {
   void on_thread_exit(ThreadState& thread) noexcept;
 
   std::int64_t now_ns() const noexcept { return parts_.clock.now_ns(); }
+  HotPage& page() const noexcept { return parts_.page; }
+  bool marks() const noexcept { return parts_.markers != nullptr; }
 
   const DriverApi& driver() const noexcept { return parts_.driver; }
   const CostCounters& cost() const noexcept { return cost_; }
@@ -114,21 +114,15 @@ class LaunchRecorder {
                                       const void* context, std::uint32_t context_uid, void* source,
                                       DeviceOf device_of) noexcept;
   void mark_before(ThreadState& thread, ThreadState::StreamEntry& entry, std::int64_t now) noexcept;
-  void mark_if_due(ThreadState& thread, std::int64_t now) noexcept;
   void mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
-  bool being_captured(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;
+  bool may_be_captured(const ThreadState::StreamEntry& entry) const noexcept;
+  bool is_captured(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
   flight::Record* begin(ThreadState& thread, flight::RecordKind kind) noexcept;
   void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept;
   void retire_tracks(ThreadState& thread) noexcept;
   void abandon_open(ThreadState& thread) noexcept;
 
   Parts parts_;
-  // A capture that began unseen is found by asking; for a while after a blind pause every launch asks.
-  bool may_be_capturing(std::int64_t now) const noexcept {
-    return parts_.page.captures.load(std::memory_order_relaxed) > 0 ||
-           now < parts_.page.in_doubt_until_ns.load(std::memory_order_relaxed);
-  }
-
   std::atomic<std::uint64_t> without_slot_{0};
   CostCounters cost_;
 };

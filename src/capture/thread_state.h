@@ -1,10 +1,12 @@
 // What one app thread owns in the recorder: its ring, its caches, its open launches, its scopes. Reached by one
-// initial-exec thread-local pointer; freed by a pthread key when the thread ends.
+// initial-exec thread-local pointer; freed by a pthread key when the thread ends. What every launch needs stands on the
+// first cache line.
 //
 // Threads: its own only. Creation (first event of a thread) allocates and locks; use on a hit does neither.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "event/ids.h"
@@ -40,6 +42,7 @@ struct alignas(64) ThreadState {
     LaunchKey key;
     std::uint32_t config = 0;
     bool valid = false;
+    bool plain = false;  // no cluster, no attribute: what cuLaunchKernel can say
   };
   struct alignas(64) StreamEntry {
     const void* stream = nullptr;
@@ -48,6 +51,7 @@ struct alignas(64) ThreadState {
     std::uint32_t id = 0;
     std::uint32_t track = 0;       // of MarkerBoard, + 1; 0: not asked for yet
     std::uint32_t unmarked = 0;    // launches since the last mark
+    std::uint32_t sure_at = 0;     // HotPage::doubts when it was last known not to be captured
     std::int64_t marked_ns = 0;
     bool due = false;              // a mark was set before the open launch: one goes behind it too
     bool programmatic = false;     // programmatic dependent launches: nothing may come between two kernels
@@ -59,22 +63,36 @@ struct alignas(64) ThreadState {
 
   LaunchRecorder* owner = nullptr;  // the recorder that made it; another one makes its own
   flight::Ring* ring = nullptr;     // null: all slots were taken
+  StreamEntry* open_stream = nullptr;  // of the open launch, if a mark may follow it
   bool inside = false;              // the driver calls now running are our own
   bool missed = false;              // the launch being recorded was no cache hit
+  bool marks = false;               // launches are followed by marks
   std::uint32_t tid = 0;
   std::uint32_t open_count = 0;
-  std::uint32_t scope_depth = 0;
-  std::uint64_t config_generation = 0;
+  std::uint32_t scope_now = 0;  // scope(), for the hot path
+  std::uint32_t config_generation = 0;
   std::uint32_t stream_generation = 0;
   std::uint32_t graph_generation = 0;
   std::uint32_t sample = 0;  // counts launches to time our own cost now and then
-  std::int64_t sampled_enter_ns = -1;
-  StreamEntry* open_stream = nullptr;  // of the open launch, if a mark may follow it
   std::array<flight::Record*, kMaxOpen> open{};
+  std::int64_t sampled_enter_ns = -1;
+  std::uint32_t scope_depth = 0;
   std::array<event::ScopeId, kMaxScopes> scopes{};
   std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};
   std::array<StreamEntry, kStreamSlots> streams{};
   std::array<GraphEntry, kGraphSlots> graphs{};
+
+  // Where a launch is looked up; the common, plain ones differ in these.
+  static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,
+                                 std::uint32_t block_y, std::uint32_t block_z, std::uint32_t dyn_shared_bytes) noexcept {
+    std::uint64_t h = reinterpret_cast<std::uint64_t>(function) ^ (std::uint64_t{context_uid} << 48);
+    h ^= (std::uint64_t{block_x} << 7) ^ (std::uint64_t{block_y} << 21) ^ (std::uint64_t{block_z} << 33);
+    h ^= std::uint64_t{dyn_shared_bytes} << 29;
+    return static_cast<std::size_t>((h * 0x9E3779B97F4A7C15ull) >> 56) % kLaunchSlots;
+  }
+  static std::size_t stream_slot(const void* stream, std::uint32_t context_uid, std::uint32_t kind) noexcept {
+    return ((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ context_uid ^ kind) % kStreamSlots;
+  }
 
   // In place: a whole new array would first stand on the host's stack, which may be small.
   void forget_launches() noexcept {
@@ -93,8 +111,13 @@ struct alignas(64) ThreadState {
   }
 };
 
+static_assert(offsetof(ThreadState, open) + sizeof(flight::Record*) == 64);
+
+// One pointer in the static TLS block: reached without a call, and small enough for a library that is dlopened.
+extern constinit thread_local ThreadState* t_thread_state __attribute__((tls_model("initial-exec")));
+
 // The calling thread's state, or nullptr before its first event.
-ThreadState* this_thread_state() noexcept;
+inline ThreadState* this_thread_state() noexcept { return t_thread_state; }
 
 // Makes the state for `owner`, replacing one of another owner (inherited through fork). Null: no memory.
 ThreadState* make_thread_state(LaunchRecorder& owner, flight::RingSet& rings) noexcept;

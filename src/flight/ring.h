@@ -32,9 +32,21 @@ class alignas(64) Ring {
       drop();
       return nullptr;
     }
+    return begin_in_chunk();
+  }
+
+  // The same where the chunk at hand has room; else nullptr and nothing is counted.
+  Record* begin_in_chunk() noexcept {
+    if (used_ == kRecordsPerChunk) [[unlikely]] return nullptr;
     Record* const record = &chunk_->records[used_];
     record->counter_low = static_cast<std::uint32_t>(counter_);
     return record;
+  }
+
+  // Where the next record goes: the recorder thread had that line last, and to get it back takes longer than a launch
+  // should wait for. Nothing at a chunk's end.
+  const void* next_place() const noexcept {
+    return used_ == kRecordsPerChunk ? nullptr : static_cast<const void*>(&chunk_->records[used_]);
   }
 
   void publish() noexcept {

@@ -1,9 +1,23 @@
 // Our own part of a launch callback, without CUPTI and without a driver: what one record costs at a cache hit.
 // A recorder thread's share is not in it; chunks are given back by the bench itself.
+//
+// BM_LaunchHit runs in a loop of its own, with everything in the nearest cache. BM_LaunchAfterDriver runs as much other
+// code over as much other data between two launches as a driver does, so that ours comes from the second-level cache;
+// its figure is the median, less what the two time stamps cost by themselves.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <memory>
+#include <vector>
 
+#if defined(__x86_64__)
+#include <sys/mman.h>
+#include <x86intrin.h>
+#endif
+
+#include "capture/launch_hit.h"
 #include "capture/launch_recorder.h"
 
 namespace {
@@ -49,32 +63,132 @@ Rig& rig() {
 
 std::int32_t no_device(void*, const void*) { return 0; }
 
+// Launches as a source reports them; gives chunks back as the recorder thread would.
+class Caller {
+ public:
+  [[gnu::noinline]] void enter(Rig& r, std::uintptr_t kernel = 0) {
+    const auto* const function = reinterpret_cast<const void*>(0x1000 + kernel * 0x140);
+    capture::ThreadState* const thread = r.launches->enter();
+    if (capture::enter_hit(*r.page, *thread, geometry_, function, 1, 1, 0)) return;
+    capture::LaunchCall call;
+    call.symbol = "_Z5emptyv";
+    call.context_uid = 1;
+    call.shape.block = {256, 1, 1};
+    call.function = function;
+    r.launches->on_call_begin(*thread);
+    r.launches->on_kernel_enter(*thread, call, nullptr, &no_device);
+  }
+  [[gnu::noinline]] void leave(Rig& r) {
+    capture::ThreadState* const thread = r.launches->enter();
+    if (!capture::return_hit(*r.page, *thread, 0, [](auto&, auto&) {})) r.launches->on_return(*thread, 0);
+    if (++launches_ % (flight::kRecordsPerChunk * 64) != 0) return;
+    static std::uint32_t first = flight::kNoChunk;  // the ring goes on from one benchmark to the next
+    if (first == flight::kNoChunk) first = r.rings->first_chunk(*thread->ring);
+    for (std::uint32_t next; (next = r.rings->next_chunk(first)) != flight::kNoChunk; first = next) {
+      r.rings->give_back(first);
+    }
+  }
+
+ private:
+  struct Geometry {  // the driver's names
+    unsigned gridDimX = 1, gridDimY = 1, gridDimZ = 1, blockDimX = 256, blockDimY = 1, blockDimZ = 1;
+    unsigned sharedMemBytes = 0;
+    const void* hStream = nullptr;
+  };
+  const Geometry geometry_;
+  std::uint64_t launches_ = 0;
+};
+
 // `kernels` different launches in turn: how many fit the thread's cache before it starts to miss.
 void BM_LaunchHit(benchmark::State& state) {
   Rig& r = rig();
   const auto kernels = static_cast<std::uintptr_t>(state.range(0));
-  capture::LaunchCall call;
-  call.symbol = "_Z5emptyv";
-  call.context_uid = 1;
-  call.shape.block = {256, 1, 1};
-  static std::uint32_t first = flight::kNoChunk;  // the ring goes on from one benchmark to the next
+  Caller caller;
   std::uint64_t n = 0;
   for (auto _ : state) {
-    call.function = reinterpret_cast<const void*>(0x1000 + (n++ % kernels) * 0x140);
-    capture::ThreadState* const thread = r.launches->enter();
-    r.launches->on_call_begin(*thread);
-    r.launches->on_kernel_enter(*thread, call, nullptr, &no_device);
-    r.launches->on_return(*r.launches->enter(), 0);
-    if (n % (flight::kRecordsPerChunk * 64) == 0) {  // as the recorder thread would
-      if (first == flight::kNoChunk) first = r.rings->first_chunk(*thread->ring);
-      for (std::uint32_t next; (next = r.rings->next_chunk(first)) != flight::kNoChunk; first = next) {
-        r.rings->give_back(first);
-      }
-    }
+    caller.enter(r, n++ % kernels);
+    caller.leave(r);
   }
   state.counters["misses"] = static_cast<double>(r.launches->cost().misses.load());
 }
 BENCHMARK(BM_LaunchHit)->Arg(1)->Arg(16)->Arg(128);
+
+#if defined(__x86_64__)
+// Turns the first-level caches over: code of one jump a line, and data.
+class Driver {
+ public:
+  Driver() : data_(kBytes) {
+    code_ = static_cast<unsigned char*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (std::size_t at = 0; at < kBytes; at += kLine) {
+      const bool last = at + kLine == kBytes;
+      const std::int32_t distance = kLine - 5;
+      code_[at] = last ? 0xc3 : 0xe9;  // ret, or jmp to the next line
+      if (!last) std::memcpy(code_ + at + 1, &distance, sizeof distance);
+    }
+  }
+  void run() {
+    reinterpret_cast<void (*)()>(code_)();
+    for (std::size_t at = 0; at < kBytes; at += kLine) data_[at] = static_cast<unsigned char>(data_[at] + 1);
+    benchmark::ClobberMemory();
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 128 * 1024, kLine = 64;
+  unsigned char* code_;
+  std::vector<unsigned char> data_;
+};
+
+std::uint64_t ticks() {
+  _mm_lfence();
+  const std::uint64_t now = __rdtsc();
+  _mm_lfence();
+  return now;
+}
+
+double ns_per_tick() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::uint64_t from = ticks();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(50)) {
+  }
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+  return took.count() / static_cast<double>(ticks() - from);
+}
+
+double median(std::vector<std::uint64_t>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return static_cast<double>(*middle);
+}
+
+void BM_LaunchAfterDriver(benchmark::State& state) {
+  Rig& r = rig();
+  Driver driver;
+  Caller caller;
+  std::vector<std::uint64_t> enters, returns, nothing;
+  for (auto _ : state) {
+    driver.run();
+    const std::uint64_t a = ticks();
+    caller.enter(r);
+    const std::uint64_t b = ticks();
+    driver.run();
+    const std::uint64_t c = ticks();
+    caller.leave(r);
+    const std::uint64_t d = ticks();
+    driver.run();
+    const std::uint64_t e = ticks();
+    benchmark::ClobberMemory();
+    const std::uint64_t f = ticks();
+    enters.push_back(b - a);
+    returns.push_back(d - c);
+    nothing.push_back(f - e);
+  }
+  const double ns = ns_per_tick(), none = median(nothing);
+  state.counters["enter_ns"] = (median(enters) - none) * ns;
+  state.counters["return_ns"] = (median(returns) - none) * ns;
+}
+BENCHMARK(BM_LaunchAfterDriver)->Iterations(100'000);
+#endif
 
 void BM_ClockTwice(benchmark::State& state) {
   for (auto _ : state) {

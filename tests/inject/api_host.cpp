@@ -112,7 +112,8 @@ std::atomic<int> g_questions{0};
 void CUPTIAPI count_questions(void* userdata, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   const bool question = id == CUPTI_DRIVER_TRACE_CBID_cuOccupancyMaxActiveBlocksPerMultiprocessor ||
                         id == CUPTI_DRIVER_TRACE_CBID_cuOccupancyMaxActiveClusters ||
-                        id == CUPTI_DRIVER_TRACE_CBID_cuFuncGetAttribute;
+                        id == CUPTI_DRIVER_TRACE_CBID_cuFuncGetAttribute ||
+                        id == CUPTI_DRIVER_TRACE_CBID_cuStreamIsCapturing;
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API && question) {
     g_questions.fetch_add(static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_ENTER);
   }
@@ -139,6 +140,47 @@ int details(const char* log, bool on) {
   return 0;
 }
 
+// A capture begins while the slot is given up: it is known by asking, once a stream and again where one may have joined.
+int blind(const char* log) {
+  say("init", gpuflight::init(options_for(log)));
+  const Cuda cuda({kernel_named("k")});
+  const auto begin = Cuda::symbol<decltype(::cuStreamBeginCapture)>("cuStreamBeginCapture_v2");
+  const auto end = Cuda::symbol<decltype(::cuStreamEndCapture)>("cuStreamEndCapture");
+  const auto record = Cuda::symbol<decltype(::cuEventRecord)>("cuEventRecord");
+  const auto wait = Cuda::symbol<decltype(::cuStreamWaitEvent)>("cuStreamWaitEvent");
+  CUevent fork = nullptr, join = nullptr;
+  for (CUevent* event : {&fork, &join}) {
+    Cuda::check(Cuda::symbol<decltype(::cuEventCreate)>("cuEventCreate")(event, CU_EVENT_DISABLE_TIMING), "event");
+  }
+  const CUstream captured = cuda.stream(), joining = cuda.stream();
+  const auto launch = [&](unsigned grid, CUstream stream, int times = 1) {
+    for (int i = 0; i < times; ++i) Cuda::check(cuda.launch(grid, 0, 64, stream), "launch");
+  };
+  launch(1, captured);
+  say("pause", gpuflight::pause(true));
+  Cuda::check(begin(captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin");
+  say("resume", gpuflight::resume());
+  SimHooks& hooks = *Cuda::symbol<SimHooks*()>("gpuflight_sim_hooks")();
+  g_subscriber = hooks.callback.load();
+  hooks.driver_enabled[CUPTI_DRIVER_TRACE_CBID_cuStreamIsCapturing].store(1);
+  hooks.callback.store(&count_questions);
+  launch(2, captured);
+  g_questions = 0;
+  launch(3, joining, 300);
+  std::printf("questions=%d\n", g_questions.load());
+  Cuda::check(record(fork, captured), "record");
+  Cuda::check(wait(joining, fork, 0), "wait");
+  launch(4, joining);
+  Cuda::check(record(join, joining), "record");
+  Cuda::check(wait(captured, join, 0), "wait");
+  CUgraph graph = nullptr;
+  Cuda::check(end(captured, &graph), "end");
+  launch(5, captured);
+  launch(6, joining);
+  say("shutdown", gpuflight::shutdown(std::chrono::seconds(20)));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,6 +190,7 @@ int main(int argc, char** argv) {
   if (verb == "plain") return plain();
   if (verb == "no_driver") return no_driver();
   if (verb == "init_only") return init_only(log);
+  if (verb == "blind") return blind(log);
   if (verb == "details_on") return details(log, true);
   if (verb == "details_off") return details(log, false);
   std::fprintf(stderr, "usage: api_host VERB [LOG]\n");

@@ -45,6 +45,15 @@ class Linked(SimTest):
         self.assertEqual(log.start["configuration"]["flush_ms"], "10ms")
         self.assertEqual(end["seen"], len(log.kernels) + len(log["scope_event"]))
 
+    def test_capture_begun_while_the_slot_was_given_up(self):
+        out = said(self.run_linked("blind"))
+        self.assertEqual(int(out["questions"]), 1)  # of 300 launches on a stream that is not captured
+        captured = {}
+        for event in self.log("api.ndjson").kernels:
+            captured.setdefault(event["grid"], set()).add(event.get("captured", False))
+        self.assertEqual(captured, {"(1,1,1)": {False}, "(2,1,1)": {True}, "(3,1,1)": {False}, "(4,1,1)": {True},
+                                    "(5,1,1)": {False}, "(6,1,1)": {False}})
+
     def test_environment_wins_over_options(self):
         self.run_linked("init_only", GPUFLIGHT_LOG=self.dir / "env.ndjson", GPUFLIGHT_FLUSH_MS="20ms")
         self.assertFalse((self.dir / "api.ndjson").exists())
