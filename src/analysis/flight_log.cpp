@@ -36,7 +36,7 @@ FlightLog::FlightLog(const std::string& flight_path, RecoveryOptions options)
     : recovery_(flight_path, std::move(options)) {
   recovery_.run();
   if (!result().log_path.empty()) files_ = log::log_segments(result().log_path);
-  if (result().to_write() == 0 && !files_.empty()) return;
+  if (result().to_write() == 0 && !result().exit && !files_.empty()) return;
   fd_ = open_unlinked_file();
   try {
     recovery_.write_lines([&](std::string_view lines) { write_all(fd_, lines); });

@@ -37,7 +37,11 @@ void LogFacts::add(const log::LogEvent& event) {
     add_hang(*hang);
     saw_time(hang->time_ns);
   } else if (const auto* fork = std::get_if<event::ForkEvent>(&event)) {
+    ++forks;
     saw_time(fork->time_ns);
+  } else if (const auto* ended = std::get_if<event::ExitEvent>(&event)) {
+    exit = *ended;
+    saw_time(ended->time_ns);
   }
 }
 

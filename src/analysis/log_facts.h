@@ -30,6 +30,8 @@ struct LogFacts {
   };
   std::vector<Hang> hangs;                    // the first kMaxIncidents
   std::uint64_t hangs_total = 0;
+  std::uint64_t forks = 0;
+  std::optional<event::ExitEvent> exit;       // of a recovered log: how the process ended
   std::int64_t last_ns = 0;                   // latest time in any line
 
   // Counted from the lines that are there.

@@ -55,6 +55,7 @@ void LogSummary::begin_log(const std::string& path) {
   logs_.emplace_back();
   logs_.back().path = path;
   streams_.clear();
+  summarised_until_ns_ = -1;
 }
 
 void LogSummary::end_log(const log::ReadStats& stats) { logs_.back().read = stats; }
@@ -71,18 +72,39 @@ void LogSummary::add(const log::LogEvent& event) {
   }
 }
 
+void LogSummary::Sums::add(const Sums& other) {
+  count += other.count;
+  captured += other.captured;
+  failed += other.failed;
+  call_total_ns += other.call_total_ns;
+}
+
+void LogSummary::Sums::subtract(const Sums& other) {
+  count -= std::min(count, other.count);
+  captured -= std::min(captured, other.captured);
+  failed -= std::min(failed, other.failed);
+  call_total_ns -= std::min(call_total_ns, other.call_total_ns);
+}
+
+bool LogSummary::is_black_box() const {
+  const std::optional<event::SessionStart>& start = logs_.back().start;
+  return start && start->mode == "blackbox";
+}
+
+// In a black box's log each launch is in a summary of its second, and may have a line of its own besides, from a dump.
 void LogSummary::add_kernel(const log::KernelEventLine& line) {
   LogFacts& log = logs_.back();
   const event::KernelLaunch& launch = line.launch;
+  const bool black_box = is_black_box();
+  if (black_box && launch.launch_ns <= summarised_until_ns_) return log.saw_time(launch.launch_ns);
   const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
   LaunchGroup& group = group_for(config, {launch.stream.value, launch.thread, &line.scope});
   const bool failed = launch.status && *launch.status != 0;
   log.saw_time(launch.launch_ns + launch.call_ns.value_or(0));
+  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
   Told& told = told_of(config);
-  ++told.count;
-  told.failed += failed ? 1 : 0;
-  told.captured += launch.captured ? 1 : 0;
-  told.call_total_ns += launch.call_ns.value_or(0);
+  told.all.add(one);
+  if (black_box) told.dumped.add(one);
   if (launch.captured) {
     ++log.captured;
     ++group.captured;
@@ -117,21 +139,15 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   log.saw_time(sum.to_ns);
   const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
   Told& told = told_of(config);
-  Told fresh;
-  fresh.count = sum.count;
-  fresh.captured = std::min(sum.captured, sum.count);
-  fresh.failed = sum.failed;
-  fresh.call_total_ns = static_cast<std::int64_t>(sum.call_total_ns);
+  Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, static_cast<std::int64_t>(sum.call_total_ns)};
   if (sum.session) {
-    fresh.count -= std::min(fresh.count, told.count);
-    fresh.captured -= std::min({fresh.captured, told.captured});
-    fresh.failed -= std::min(fresh.failed, told.failed);
-    fresh.call_total_ns -= std::min(fresh.call_total_ns, told.call_total_ns);
+    fresh.subtract(told.all);
+  } else if (is_black_box()) {
+    fresh.subtract(told.dumped);
+    told.dumped = Sums();
+    summarised_until_ns_ = std::max(summarised_until_ns_, sum.to_ns);
   }
-  told.count += fresh.count;
-  told.captured += fresh.captured;
-  told.failed += fresh.failed;
-  told.call_total_ns += fresh.call_total_ns;
+  told.all.add(fresh);
   if (fresh.count == 0) return;
 
   const std::uint64_t executed = fresh.count - std::min(fresh.captured, fresh.count);

@@ -48,11 +48,17 @@ class LogSummary {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+  struct Sums {
+    std::uint64_t count = 0, captured = 0, failed = 0;
+    std::int64_t call_total_ns = 0;
+    void add(const Sums& other);
+    void subtract(const Sums& other);  // not below zero
+  };
   // What the present log has told of one configuration so far.
   struct Told {
     std::size_t log = 0;  // number of the log, from 1; another one: nothing yet
-    std::uint64_t count = 0, captured = 0, failed = 0;
-    std::int64_t call_total_ns = 0;
+    Sums all;
+    Sums dumped;          // black box: of these, by lines that the next summary of a second tells of again
   };
   struct Config {
     ConfigFacts facts;
@@ -86,6 +92,7 @@ class LogSummary {
   std::string of_process() const;
   void add_kernel(const log::KernelEventLine& line);
   void add_summary(const log::KernelSummaryLine& line);
+  bool is_black_box() const;
   Told& told_of(std::uint32_t config);
 
   GroupBy by_;
@@ -100,6 +107,7 @@ class LogSummary {
   std::unordered_set<std::uint64_t> members_;  // group << 32 | configuration: which have met
   std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
   std::string key_;  // scratch
+  std::int64_t summarised_until_ns_ = -1;  // of the present log, by summaries of seconds
   bool groups_full_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -64,6 +65,28 @@ bool may_map(const std::string& maps_path, const std::string& file) {
   return !any;
 }
 
+// The process's number here, when it has another where it was recorded: in a container, whose processes are ours too
+// when seen from outside. 0: there is none.
+// Two containers may have a process of the same number and hundredth of a second: then the file decides.
+std::int64_t number_here(const ProcessKey& key) {
+  if (key.start_ticks == 0) return 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!is_same_and_alive(first_line(it->path().string() + "/stat"), key.start_ticks)) continue;
+    std::ifstream status(it->path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("NSpid:")) continue;
+      // Outermost first: ours, and at the end its own.
+      if (std::strtoll(line.c_str() + line.find_last_of(" \t"), nullptr, 10) != key.pid) break;
+      if (!key.mapped_file.empty() && !may_map(it->path().string() + "/maps", key.mapped_file)) break;
+      return std::strtoll(name.c_str(), nullptr, 10);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::int64_t monotonic_ns() {
@@ -79,7 +102,12 @@ ProcessState look_for_process(const ProcessKey& key) {
     return same_host ? ProcessState::kRebooted : ProcessState::kElsewhere;
   }
   if (key.pid <= 0) return ProcessState::kGone;
-  const std::string folder = "/proc/" + std::to_string(key.pid);
+  std::string folder = "/proc/" + std::to_string(key.pid);
+  if (!is_same_and_alive(first_line(folder + "/stat"), key.start_ticks)) {
+    if (const std::int64_t here = number_here(key); here > 0) {
+      folder = "/proc/" + std::to_string(here);
+    }
+  }
   if (!is_same_and_alive(first_line(folder + "/stat"), key.start_ticks)) {
     return same_host ? ProcessState::kGone : ProcessState::kElsewhere;
   }

@@ -1,6 +1,7 @@
 #include "analysis/recovery.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
@@ -17,6 +18,8 @@ namespace {
 using event::LossCause;
 using flight::RecordKind;
 using flight::RecordPhase;
+
+constexpr std::uint64_t kDumpEvents = 100'000;  // what the option dump_events is when it is not set
 
 // What a hostile log can make us remember; a recorder's own tables are smaller.
 constexpr std::size_t kMaxTails = 100'000, kMaxLogConfigs = 400'000, kMaxDevices = 1024, kMaxHangs = 1024;
@@ -36,6 +39,15 @@ bool log_exists(const std::string& path) {
 }
 
 }  // namespace
+
+std::string RecoveryResult::recovered_stem() const {
+  const auto without = [](std::string name, std::string_view suffix) {
+    if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+    return name;
+  };
+  const bool has_log = !log_path.empty() && log_path != "-";
+  return (has_log ? without(log_path, ".ndjson") : without(flight_path, ".flight")) + ".recovered";
+}
 
 std::uint64_t RecoveryLedger::lost_total() const {
   std::uint64_t sum = unfinished + unexplained;
@@ -58,6 +70,7 @@ void Recovery::run() {
   // Before the log is read: a process that ends meanwhile was alive while its flight file was read.
   result_.process =
       look_for_process({header.pid, header.process_start_ticks, header.boot_id, header.host, flight_path_});
+  if (options_.replaced && result_.process == ProcessState::kGone) result_.process = ProcessState::kReplaced;
   const bool closed = header.state == flight::SessionState::kClosed;
   alive_ = !closed && (result_.process == ProcessState::kRunning || result_.process == ProcessState::kElsewhere);
   const bool same_clock = result_.process != ProcessState::kRebooted && result_.process != ProcessState::kElsewhere;
@@ -75,6 +88,8 @@ void Recovery::run() {
   if (!result_.log_path.empty()) read_log();
   choose_records();
   balance_slots();
+  take_exit();
+  if (!alive_) look_at_recovered_files();
   judge();
   for (auto& [id, tail] : tails_) {
     tail.info = flight_.stream(tail.stream);
@@ -237,13 +252,28 @@ void Recovery::choose_records() {
         ++result_.ledger.recovered;
         if (taken) ++recovered_taken_;
       }
-      chosen_.push_back({at, seq});
+      chosen_.push_back({at, seq, in_summary});
     }
   }
   std::sort(chosen_.begin(), chosen_.end(), [&](const Chosen& a, const Chosen& b) {
     const std::int64_t x = flight_.record(a.record).launch_ns, y = flight_.record(b.record).launch_ns;
     return x != y ? x < y : a.seq < b.seq;
   });
+  if (!options_.history) limit_history();
+}
+
+// As a dump by the recorder itself would have been limited.
+void Recovery::limit_history() {
+  std::uint64_t most = options_.history_events.value_or(kDumpEvents);
+  if (!options_.history_events && session_) {
+    for (const auto& [key, value] : session_->session.configuration) {
+      if (key == "dump_events") std::from_chars(value.data(), value.data() + value.size(), most);
+    }
+  }
+  if (result_.history <= most) return;
+  std::uint64_t drop = result_.history - most;
+  std::erase_if(chosen_, [&](const Chosen& chosen) { return chosen.history && drop > 0 && drop-- > 0; });
+  result_.history = most;
 }
 
 // The thread had asked for this record (`seen`) and not published it yet (`committed`).

@@ -33,6 +33,13 @@ struct RecoveryOptions {
   std::string log;          // instead of the one the flight file names
   std::size_t last = 5;     // launches kept per stream, at most kMaxLast
   bool history = false;     // also write events that the log holds in summaries only; always so in black-box mode
+  // Black box: of those at most so many, the latest; not given: as the recording's option dump_events has it.
+  std::optional<std::uint64_t> history_events = std::nullopt;
+  // How the process ended, from who was its parent; taken only when the flight file is of that very process.
+  std::optional<event::ExitEvent> exit = std::nullopt;
+  std::int64_t exit_monotonic_ns = 0;      // when; becomes exit.time_ns
+  std::uint64_t exit_start_ticks = 0;      // field 22 of /proc/PID/stat; 0: not known
+  bool replaced = false;                   // the process has gone on as another program (exec), as the caller knows
 };
 inline constexpr std::size_t kMaxLast = 1000;
 
@@ -114,12 +121,17 @@ struct RecoveryResult {
   // The first of the log, else of calls in the flight file that returned a sticky error.
   std::optional<event::ErrorEvent> error;
   std::map<std::uint32_t, event::HangEvent> hangs;  // by stream: begun and not over
+  // From options, else from a file that `gpuflight run` had left beside the log.
+  std::optional<event::ExitEvent> exit;
+  std::string recovered_path;  // such a file that has all the events to be written already; empty: none
   RecoveryLedger ledger;
   std::uint64_t history = 0;  // written beside the recovered ones: in the log's summaries already
   std::vector<LastLaunch> open_calls;  // begun and not returned, by time
   std::vector<StreamTail> streams;     // by id
   std::int64_t last_event_ns = 0;      // of log and flight file
   std::uint64_t to_write() const { return ledger.recovered + history; }
+  // NAME.recovered: beside the log, else beside the flight file.
+  std::string recovered_stem() const;
 };
 
 // What a launch was, for people: taken from the flight file's tables, else from the log.
@@ -142,7 +154,7 @@ class Recovery {
   LaunchWhat describe(event::ConfigId config) const;
 
   // The recovered events as a segment of a log: session_start, devices, streams, a notice, the events by time, and the
-  // losses. Nothing where to_write() is 0. The sink gets whole lines and may throw.
+  // losses, and how the process ended. Nothing where to_write() is 0 and the end is not known. The sink gets whole lines and may throw.
   using Sink = std::function<void(std::string_view)>;
   void write_lines(const Sink& sink);
 
@@ -160,6 +172,10 @@ class Recovery {
   void take_session(const log::SessionStartLine& line);
   void take_seq(event::Seq seq, std::int64_t time_ns);
   void choose_records();
+  void limit_history();
+  void take_exit();
+  void look_at_recovered_files();
+  bool look_at_recovered_file(const std::string& path);
   void balance_slots();
   void explain_missing(std::uint64_t missing);
   void judge();
@@ -175,6 +191,7 @@ class Recovery {
   log::RenderedConfig& rendered_config(event::ConfigId id);
   std::string rendered_scope(event::ScopeId id) const;
   void append_record(log::Buffer& out, std::size_t record, event::Seq seq, std::int64_t& newest_ns);
+  event::ExitEvent numbered_exit();
   event::Seq own_seq() { return event::Seq(event::kRecorderSlot, own_counter_++); }
 
   const std::string flight_path_;
@@ -200,6 +217,7 @@ class Recovery {
   struct Chosen {
     std::size_t record;
     event::Seq seq;
+    bool history;
   };
   std::vector<Chosen> chosen_;
   bool error_in_log_ = false;          // result_.error is of an error_event

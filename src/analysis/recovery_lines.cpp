@@ -90,8 +90,14 @@ void Recovery::append_record(log::Buffer& out, std::size_t at, event::Seq seq, s
   }
 }
 
+event::ExitEvent Recovery::numbered_exit() {
+  event::ExitEvent exit = *result_.exit;
+  exit.seq = own_seq();
+  return exit;
+}
+
 void Recovery::write_lines(const Sink& sink) {
-  if (chosen_.empty()) return;
+  if (chosen_.empty() && !result_.exit) return;
   log::Buffer out;
   log::append_session_start(out, session_ ? session_->session : session_of_header(), last_segment_ + 1);
   for (const auto& [id, line] : devices_) log::append_device_info(out, line.device, line.seq);
@@ -103,6 +109,10 @@ void Recovery::write_lines(const Sink& sink) {
     const auto told = stream_seqs_.find(id);
     info->seq = told != stream_seqs_.end() ? told->second : own_seq();
     log::append_stream_info(out, *info);
+  }
+  if (chosen_.empty()) {
+    log::append_exit_event(out, numbered_exit());
+    return sink(out.view());
   }
   event::Notice notice;
   notice.seq = own_seq();
@@ -137,6 +147,7 @@ void Recovery::write_lines(const Sink& sink) {
     loss.lost = loss.ledger.lost;
     log::append_loss_event(out, loss);
   }
+  if (result_.exit) log::append_exit_event(out, numbered_exit());
   sink(out.view());
 }
 

@@ -80,4 +80,19 @@ struct ForkEvent {
   std::int64_t child_pid = 0;
 };
 
+// How the process ended, as `gpuflight run`, its parent, saw it: not the recorder's, which was gone by then.
+struct ExitEvent {
+  Seq seq;
+  std::int64_t time_ns = 0;
+  std::int64_t pid = 0;
+  std::optional<std::int32_t> exit_code;  // one of the two
+  std::optional<std::int32_t> signal;
+  std::string signal_name;  // SIGKILL
+  bool core_dumped = false;
+  // Whether the kernel ended it for want of memory; null: cannot be told.
+  std::optional<bool> oom_kill;
+  // "terminal" (Ctrl-C), "run" (somebody sent it to `gpuflight run`, which passed it on); empty: not known.
+  std::string signal_from;
+};
+
 }  // namespace gpuflight::event

@@ -83,7 +83,7 @@ struct SyncLine : ApiLine {};
 using LogEvent = std::variant<std::monostate, KernelEventLine, GraphLaunchLine, ScopeLine, SessionStartLine,
                               DeviceInfoLine, event::StreamInfo, KernelSummaryLine, event::Notice, event::LossEvent,
                               event::SessionEnd, SyncLine, ApiLine, event::ErrorEvent, event::HangEvent,
-                              event::ForkEvent>;
+                              event::ForkEvent, event::ExitEvent>;
 
 // The call of a sync_event or api_event; nullptr: another event.
 inline const ApiLine* api_line(const LogEvent& event) {
@@ -94,9 +94,9 @@ inline const ApiLine* api_line(const LogEvent& event) {
 // Position in LogEvent.
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,
-  kSessionEnd, kSync, kApi, kError, kHang, kFork
+  kSessionEnd, kSync, kApi, kError, kHang, kFork, kExit
 };
-inline constexpr int kLineTypeCount = 16;
+inline constexpr int kLineTypeCount = 17;
 using LineTypeSet = std::uint32_t;
 constexpr LineTypeSet line_type_bit(LineType type) { return 1u << static_cast<unsigned>(type); }
 inline constexpr LineTypeSet kAllLineTypes = (1u << kLineTypeCount) - 1;

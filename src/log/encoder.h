@@ -89,6 +89,7 @@ bool append_api_event(Buffer& out, std::string_view scope, const event::ApiEvent
 bool append_error_event(Buffer& out, const event::ErrorEvent& error) noexcept;
 bool append_hang_event(Buffer& out, const event::HangEvent& hang) noexcept;
 bool append_fork_event(Buffer& out, const event::ForkEvent& fork) noexcept;
+bool append_exit_event(Buffer& out, const event::ExitEvent& exit) noexcept;
 
 // Whether a line is one of those that the ledger counts (kernel_event, graph_launch_event, scope_event, sync_event,
 // api_event): written for

@@ -318,7 +318,8 @@ void derive(T& line) {
 constexpr std::array<std::string_view, kLineTypeCount> kTypeNames = {
     "",           "kernel_event", "graph_launch_event", "scope_event",  "session_start", "device_info",
     "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end",
-    "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event"};
+    "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event",
+    "exit_event"};
 
 }  // namespace
 
@@ -355,7 +356,8 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
     case LineType::kApi:
     case LineType::kError:
     case LineType::kHang:
-    case LineType::kFork: return read_incident(type, object, event);
+    case LineType::kFork:
+    case LineType::kExit: return read_incident(type, object, event);
     case LineType::kNone: break;
   }
   return {};

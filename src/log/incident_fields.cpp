@@ -1,4 +1,4 @@
-// The keys of calls that wait, errors, hangs and forks.
+// The keys of calls that wait, errors, hangs, forks and the end of a process.
 #include "log/field_table.h"
 
 namespace gpuflight::log {
@@ -122,6 +122,20 @@ constexpr std::array kForkFields = {
 };
 #undef F
 
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::ExitEvent, key, required, expression)
+constexpr std::array kExitFields = {
+    F("seq", false, read(v, e.seq)),
+    F("time_ns", true, read(v, e.time_ns)),
+    F("pid", true, read(v, e.pid)),
+    F("exit_code", false, read(v, e.exit_code)),
+    F("signal", false, read(v, e.signal)),
+    F("signal_name", false, read_or_null(v, e.signal_name)),
+    F("core_dumped", false, read(v, e.core_dumped)),
+    F("oom_kill", false, read(v, e.oom_kill)),
+    F("signal_from", false, read_or_null(v, e.signal_from)),
+};
+#undef F
+
 template <class T>
 FieldTrouble read_call(const simdjson::dom::object& object, LogEvent& event) {
   T& line = fresh<T>(event);
@@ -139,6 +153,7 @@ FieldTrouble read_incident(LineType type, const simdjson::dom::object& object, L
     case LineType::kError: return fill(kErrorFields, object, fresh<event::ErrorEvent>(event));
     case LineType::kHang: return fill(kHangFields, object, fresh<event::HangEvent>(event));
     case LineType::kFork: return fill(kForkFields, object, fresh<event::ForkEvent>(event));
+    case LineType::kExit: return fill(kExitFields, object, fresh<event::ExitEvent>(event));
     default: return {};
   }
 }

@@ -1,4 +1,4 @@
-// The lines of calls that wait, errors, hangs and forks.
+// The lines of calls that wait, errors, hangs, forks and the end of a process.
 #include "log/encoder.h"
 #include "log/line.h"
 
@@ -109,6 +109,20 @@ bool append_fork_event(Buffer& out, const event::ForkEvent& fork) noexcept {
   line.number("seq", fork.seq.value);
   line.number("time_ns", fork.time_ns);
   line.number("child_pid", fork.child_pid);
+  return line.end();
+}
+
+bool append_exit_event(Buffer& out, const event::ExitEvent& exit) noexcept {
+  Line line(out, "exit_event");
+  line.number("seq", exit.seq.value);
+  line.number("time_ns", exit.time_ns);
+  line.number("pid", exit.pid);
+  line.maybe("exit_code", exit.exit_code);
+  line.maybe("signal", exit.signal);
+  line.text_or_null("signal_name", exit.signal_name);
+  line.boolean("core_dumped", exit.core_dumped);
+  exit.oom_kill ? line.boolean("oom_kill", *exit.oom_kill) : line.null("oom_kill");
+  line.text_or_null("signal_from", exit.signal_from);
   return line.end();
 }
 

@@ -64,4 +64,14 @@ nlohmann::ordered_json hang_json(const event::HangEvent& hang) {
               {"blocked", std::move(blocked)}};
 }
 
+nlohmann::ordered_json exit_json(const event::ExitEvent& exit) {
+  return Json{{"time_ns", exit.time_ns},
+              {"exit_code", exit.exit_code ? Json(*exit.exit_code) : Json(nullptr)},
+              {"signal", exit.signal ? Json(*exit.signal) : Json(nullptr)},
+              {"signal_name", text_or_null(exit.signal_name)},
+              {"core_dumped", exit.core_dumped},
+              {"oom_kill", exit.oom_kill ? Json(*exit.oom_kill) : Json(nullptr)},
+              {"signal_from", text_or_null(exit.signal_from)}};
+}
+
 }  // namespace gpuflight::report

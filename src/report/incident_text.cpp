@@ -1,5 +1,8 @@
 #include "report/incident_text.h"
 
+#include <csignal>
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "event/driver_status.h"
@@ -34,6 +37,19 @@ std::string error_text(const event::ErrorEvent& error, KernelNames& names) {
   text += "; likely cause: " + suspect_text(*error.culprit, names);
   return text + (error.confidence == "exact" ? ", the only launch it can be"
                                              : ", the oldest of those not known to have finished");
+}
+
+std::string exit_text(const event::ExitEvent& exit) {
+  if (!exit.signal) return fmt::format("exited with code {}", exit.exit_code.value_or(0));
+  const char* const words = strsignal(*exit.signal);
+  std::string text = fmt::format("ended by signal {} ({}{}{})", *exit.signal, printable(exit.signal_name),
+                                 exit.signal_name.empty() ? "" : ": ", words == nullptr ? "?" : words);
+  if (exit.core_dumped) text += ", core dumped";
+  if (exit.signal_from == "terminal") return text + ", from the terminal";
+  if (exit.signal_from == "run") return text + ", which had been sent to gpuflight run";
+  if (*exit.signal != SIGKILL) return text;
+  if (!exit.oom_kill) return text + ", perhaps the kernel's OOM killer: it has ended something on this machine meanwhile";
+  return text + (*exit.oom_kill ? ", the kernel's OOM killer: the memory was used up" : ", not the kernel's OOM killer");
 }
 
 std::string hang_text(const event::HangEvent& hang, KernelNames& names) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "report/incident_text.h"
+#include "report/ledger_text.h"
 #include "report/kernel_name.h"
 #include "report/quantity.h"
 #include "report/text_table.h"
@@ -233,7 +234,10 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
       out += fmt::format("{}note: {} line{}{} could not be read: {}{}\n", paint.warn(), count_text(log.broken_lines()),
                          log.broken_lines() == 1 ? "" : "s", of, trouble_text(log.read), paint.off());
     }
-    if (!log.end) {
+    if (log.exit) {
+      out += fmt::format("{}note: the log{} has no end: the program {}{}{}\n", paint.warn(), of,
+                         log.exit->signal ? "was " : "", exit_text(*log.exit), paint.off());
+    } else if (!log.end) {
       out += fmt::format("{}note: the log{} has no end: the program was killed or is still running{}\n", paint.warn(),
                          of, paint.off());
     }
@@ -246,20 +250,16 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
     if (!log.ledger) continue;
     const std::string of = summary.logs().size() > 1 ? " in " + printable(log.path) : "";
     const event::Ledger& ledger = *log.ledger;
-    if (ledger.rotated_away > 0) {
-      out += fmt::format("{}note: {} events were written and later deleted with old segments{}{}\n", paint.warn(),
-                         count_text(ledger.rotated_away), of, paint.off());
-    }
     if (ledger.occupancy_mismatch > 0) {
       out += fmt::format("{}note: in {} configurations the driver's occupancy differs from the model's{}{}\n",
                          paint.warn(), count_text(ledger.occupancy_mismatch), of, paint.off());
     }
   }
   for (const LogFacts& log : summary.logs()) {
-    if (log.lost() == 0) continue;
-    const std::string of = summary.logs().size() > 1 ? " in " + printable(log.path) : "";
-    out += fmt::format("{}lost: {} of {} events{}: {}{}\n", paint.bad(), count_text(log.lost()),
-                       count_text(log.ledger->seen), of, loss_text(*log.ledger), paint.off());
+    const std::string line = log.ledger ? ledger_line(*log.ledger) : std::string();
+    if (line.empty()) continue;
+    const std::string of = summary.logs().size() > 1 ? " (" + printable(log.path) + ")" : "";
+    out += fmt::format("{}{}{}{}\n", log.lost() > 0 ? paint.bad() : paint.warn(), line, of, paint.off());
   }
 }
 
@@ -327,16 +327,6 @@ std::vector<const LaunchGroup*> ranked(const LogSummary& summary, SortBy sort) {
   std::vector<const LaunchGroup*> groups;
   for (const Ranked& entry : order) groups.push_back(entry.group);
   return groups;
-}
-
-std::string loss_text(const event::Ledger& ledger) {
-  std::string out;
-  for (int i = 0; i < event::kLossCauseCount; ++i) {
-    if (ledger.lost[i] == 0) continue;
-    if (!out.empty()) out += ", ";
-    out += fmt::format("{} {}", event::kLossCauseNames[i], count_text(ledger.lost[i]));
-  }
-  return out;
 }
 
 std::string render_text(const LogSummary& summary, const ReportOptions& options) {

@@ -45,7 +45,4 @@ std::string render_text(const analysis::LogSummary& summary, const ReportOptions
 std::string render_json(const analysis::LogSummary& summary, const ReportOptions& options);
 std::string render_csv(const analysis::LogSummary& summary, const ReportOptions& options);
 
-// "pool_empty 12, write_failed 3"
-std::string loss_text(const event::Ledger& ledger);
-
 }  // namespace gpuflight::report

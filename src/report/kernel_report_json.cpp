@@ -163,6 +163,8 @@ Json log_json(const LogFacts& log) {
     json["end_ns"] = or_null(hang.end_ns);
     out["hangs"].push_back(std::move(json));
   }
+  out["forks"] = log.forks;
+  out["exit"] = log.exit ? exit_json(*log.exit) : Json(nullptr);
   out["devices"] = Json::array();
   for (const auto& device : log.devices) out["devices"].push_back(device_json(device));
   out["notices"] = Json::array();

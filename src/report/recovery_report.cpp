@@ -43,9 +43,11 @@ std::string outcome(const LastLaunch& launch, bool running) {
   return text;
 }
 
+// With the blank before it; nothing for a graph, which has none.
 std::string shape_text(const analysis::Recovery& recovery, const LastLaunch& launch) {
+  if (launch.graph_launch) return {};
   const analysis::LaunchWhat what = recovery.describe(launch.config);
-  std::string text = dim_text(launch.grid);
+  std::string text = " " + dim_text(launch.grid);
   if (what.known) text += " x " + dim_text(what.block);
   if (what.dyn_shared_bytes > 0) text += " + " + bytes_text(what.dyn_shared_bytes);
   return text;
@@ -170,6 +172,14 @@ std::string verdict_alone(const RecoveryResult& r) {
                          printable(r.header.host));
     default: break;
   }
+  if (r.exit && r.exit->signal) return "stopped: " + exit_text(*r.exit);
+  if (r.exit) {
+    return fmt::format("stopped: {} without ending its recording (_exit, or exec of another program)",
+                       exit_text(*r.exit));
+  }
+  if (r.process == ProcessState::kReplaced) {
+    return fmt::format("stopped: {}, and its recording did not end in order", gone_text(r.process));
+  }
   return fmt::format("stopped, cause unknown: {}, and its recording did not end in order", gone_text(r.process));
 }
 
@@ -177,11 +187,37 @@ std::string verdict_alone(const RecoveryResult& r) {
 
 std::string verdict_text(const RecoveryResult& r) {
   std::string text = verdict_alone(r);
+  const bool told = r.verdict == Verdict::kStopped;
+  if (r.exit && !told && (r.exit->signal || r.exit->exit_code.value_or(0) != 0)) text += "; " + exit_text(*r.exit);
   if (r.hangs.empty()) return text;
   KernelNames names(kNameWidth);
   text += "; " + hang_text(r.hangs.begin()->second, names);
   if (r.hangs.size() > 1) text += fmt::format("; {} more streams hang", r.hangs.size() - 1);
   return text;
+}
+
+std::vector<std::string> render_recovery_brief(const analysis::Recovery& recovery, std::size_t width) {
+  constexpr std::size_t kMostStreams = 4, kFixed = 70;
+  const RecoveryResult& r = recovery.result();
+  KernelNames names(width > kFixed + 20 ? width - kFixed : 20);
+  std::vector<std::string> lines = {"verdict: " + verdict_text(r)};
+  std::vector<const analysis::StreamTail*> tails = streams_to_show(r);
+  const auto latest = [](const auto* a, const auto* b) { return a->last.back().launch_ns > b->last.back().launch_ns; };
+  std::sort(tails.begin(), tails.end(), latest);
+  const std::size_t shown = std::min(tails.size(), kMostStreams);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const analysis::StreamTail& tail = *tails[i];
+    const LastLaunch& last = tail.last.back();
+    lines.push_back(fmt::format("{}: last {}{} at {}, {}{}", stream_title(tail), launch_name(recovery, last, names),
+                                shape_text(recovery, last), since_start(last.launch_ns), outcome(last, false),
+                                tail.finished(last) ? ", finished" : ""));
+    if (!tail.first_unfinished) continue;
+    const LastLaunch& first = *tail.first_unfinished;
+    lines.back() += fmt::format("; {} not known to have finished, first {} at {}", count_text(tail.unfinished),
+                                launch_name(recovery, first, names), since_start(first.launch_ns));
+  }
+  if (shown < r.streams.size()) lines.push_back(fmt::format("and {} more streams", r.streams.size() - shown));
+  return lines;
 }
 
 std::string render_recovery_text(const analysis::Recovery& recovery, const RecoveryReportOptions& options) {
@@ -195,6 +231,9 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
     out += fmt::format("recovered: {} events that the log does not have", count_text(r.ledger.recovered));
     if (r.history > 0) out += fmt::format(", and {} that it holds in summaries only", count_text(r.history));
     if (!options.written_to.empty()) out += ", written to " + printable(options.written_to);
+    if (options.written_to.empty() && !r.recovered_path.empty()) {
+      out += ", written before to " + printable(r.recovered_path);
+    }
     out += "\n";
   } else {
     out += "recovered: nothing, every event that is left is in the log\n";
@@ -207,7 +246,7 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
     const std::size_t shown = std::min(r.open_calls.size(), kMaxOpenShown);
     for (std::size_t i = 0; i < shown; ++i) {
       const LastLaunch& launch = r.open_calls[i];
-      out += fmt::format("  {:>16}  thread {}, stream {}: {} {}\n", since_start(launch.launch_ns), launch.thread,
+      out += fmt::format("  {:>16}  thread {}, stream {}: {}{}\n", since_start(launch.launch_ns), launch.thread,
                          launch.stream.value, launch_name(recovery, launch, names), shape_text(recovery, launch));
     }
     if (shown < r.open_calls.size()) out += fmt::format("  and {} more\n", r.open_calls.size() - shown);
@@ -221,12 +260,12 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
       out += "\n";
       if (tail->first_unfinished) {
         const LastLaunch& first = *tail->first_unfinished;
-        out += fmt::format("    not known to have finished: {}, first {} {} at {}\n", count_text(tail->unfinished),
+        out += fmt::format("    not known to have finished: {}, first {}{} at {}\n", count_text(tail->unfinished),
                            launch_name(recovery, first, names), shape_text(recovery, first),
                            since_start(first.launch_ns));
       }
       for (const LastLaunch& launch : tail->last) {
-        out += fmt::format("    {:>16}  {}{} {}, {}\n", since_start(launch.launch_ns), launch.recovered ? "*" : " ",
+        out += fmt::format("    {:>16}  {}{}{}, {}\n", since_start(launch.launch_ns), launch.recovered ? "*" : " ",
                            launch_name(recovery, launch, names), shape_text(recovery, launch),
                            outcome(launch, running) + (tail->finished(launch) ? ", finished" : ""));
       }
@@ -235,14 +274,14 @@ std::string render_recovery_text(const analysis::Recovery& recovery, const Recov
     if (r.to_write() > 0) out += "  (* recovered)\n";
   }
 
-  out += "\n" + ledger_text(r.ledger) + troubles_text(r);
+  out += "\n" + troubles_text(r);
   if (r.verdict != Verdict::kClean) {
     out += fmt::format("last event {}, last heartbeat of the recorder {}", since_start(r.last_event_ns),
                        since_start(static_cast<std::int64_t>(r.header.heartbeat_ns)));
     if (running && r.silent_ns) out += fmt::format(", {} ago", duration_text(static_cast<double>(*r.silent_ns)));
     out += "\n";
   }
-  return out + "verdict: " + verdict_text(r) + "\n";
+  return out + "verdict: " + verdict_text(r) + "\n" + ledger_text(r.ledger);
 }
 
 }  // namespace gpuflight::report

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "analysis/recovery.h"
 
@@ -17,6 +18,8 @@ struct RecoveryReportOptions {
 inline constexpr int kRecoverySchema = 1;  // "recovery_schema" of the JSON form
 
 std::string render_recovery_text(const analysis::Recovery& recovery, const RecoveryReportOptions& options);
+// For the end of `gpuflight run`: the verdict and the streams with the latest launches, one line each.
+std::vector<std::string> render_recovery_brief(const analysis::Recovery& recovery, std::size_t width);
 std::string render_recovery_json(const analysis::Recovery& recovery, const RecoveryReportOptions& options);
 
 // One line without line end: "stopped, cause unknown: ...".

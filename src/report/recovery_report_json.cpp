@@ -120,6 +120,7 @@ std::string render_recovery_json(const analysis::Recovery& recovery, const Recov
   j["log_path"] = text_or_null(r.log_path);
   j["log_problem"] = text_or_null(r.log_problem);
   j["written_to"] = text_or_null(options.written_to);
+  j["recovered_path"] = text_or_null(r.recovered_path);
   j["history"] = r.history;
   j["last_event_ns"] = r.last_event_ns;
   j["heartbeat_ns"] = r.header.heartbeat_ns;
@@ -133,6 +134,7 @@ std::string render_recovery_json(const analysis::Recovery& recovery, const Recov
     j["cuda_error"] = nullptr;
   }
   j["error"] = r.error ? error_json(*r.error) : json(nullptr);
+  j["exit"] = r.exit ? exit_json(*r.exit) : json(nullptr);
   j["hangs"] = json::array();
   for (const auto& [stream, hang] : r.hangs) j["hangs"].push_back(hang_json(hang));
   j["ledger"] = ledger_json(r);

@@ -59,7 +59,8 @@ class Report(FolderTest):
 
     def test_losses_are_the_last_line(self):
         log = write_log(self.folder / "a.ndjson", "--lost", 7)
-        self.assertEqual(tool("report", log).stdout.split("\n")[-2], "lost: 7 of 17 events: pool_empty 7")
+        self.assertEqual(tool("report", log).stdout.split("\n")[-2], 
+                         "events seen 17 = written 10 + summarised 0 + pending 0 + lost 7 (pool_empty 7)")
         self.assertEqual(self.report(log)["logs"][0]["ledger"]["lost_total"], 7)
         self.assertNotIn("lost", tool("report", write_log(self.folder / "b.ndjson")).stdout)
 

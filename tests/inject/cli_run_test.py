@@ -319,7 +319,7 @@ class Simulated(RunTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stderr.strip().split("\n")
         self.assertEqual(len(lines), 3, done.stderr)
-        self.assertTrue(lines[0].startswith("gpuflight: 2 launches of 2 kernels in 1 process; most are limited by "))
+        self.assertEqual(lines[0], "gpuflight: 2 launches of 2 kernels in 1 process; limited by warps (1), shared_mem (1)")
         log = re.match(r"gpuflight: log (gpuflight/gpuflight-play\.\d+\.ndjson) \(", lines[1]).group(1)
         self.assertEqual(lines[2], f"gpuflight: next: gpuflight report {log}")
 

@@ -71,6 +71,40 @@ TEST(LogSummary, ByConfigKeepsThemApart) {
   EXPECT_EQ(summary.groups()[1].label, "f");
 }
 
+// A dump writes lines of launches that a summary of a second tells of too, before that or after.
+TEST(LogSummary, LaunchesOfABlackBoxAreCountedOnce) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("box");
+  log::SessionStartLine start;
+  start.session.mode = "blackbox";
+  summary.add(start);
+  auto line = kernel("f");
+  const auto launch_at = [&](std::int64_t ns) {
+    line.launch.launch_ns = ns;
+    summary.add(line);
+  };
+  const auto second_until = [&](std::int64_t ns, std::uint64_t count) {
+    auto second = summary_of(line, count, false);
+    second.summary.to_ns = ns;
+    summary.add(second);
+  };
+  launch_at(10);  // dumped, then summed up with eight others
+  launch_at(20);
+  second_until(100, 10);
+  EXPECT_EQ(summary.totals().launches, 10u);
+  launch_at(90);  // dumped after it was summed up
+  EXPECT_EQ(summary.totals().launches, 10u);
+  launch_at(150);  // recovered: no summary came any more
+  EXPECT_EQ(summary.totals().launches, 11u);
+  EXPECT_EQ(summary.logs().front().launches, 11u);
+  EXPECT_EQ(summary.totals().call.total_ns, 11'000);
+  // The next log is another recording, and a stream.
+  summary.begin_log("stream");
+  summary.add(log::SessionStartLine{});
+  launch_at(50);
+  EXPECT_EQ(summary.totals().launches, 12u);
+}
+
 TEST(LogSummary, CapturedLaunchesAreNotExecuted) {
   LogSummary summary(GroupBy::kKernel);
   summary.begin_log("a");

@@ -299,6 +299,18 @@ inline HangEvent hang_event() {
   return h;
 }
 
+inline ExitEvent exit_event() {
+  ExitEvent e;
+  e.seq = Seq(0, 16);
+  e.time_ns = 31'300'000'000;
+  e.pid = 4711;
+  e.signal = 9;
+  e.signal_name = "SIGKILL";
+  e.oom_kill = true;
+  e.signal_from = "run";
+  return e;
+}
+
 // One line at least of every type, kernel_event in all its forms.
 inline void append_all(log::Buffer& out) {
   using namespace gpuflight::log;
@@ -348,6 +360,12 @@ inline void append_all(log::Buffer& out) {
   over.blocked.clear();
   append_hang_event(out, over);
   append_fork_event(out, {Seq(0, 15), 1'000, 4711});
+  append_exit_event(out, exit_event());
+  ExitEvent exited;
+  exited.seq = Seq(0, 17);
+  exited.pid = 4711;
+  exited.exit_code = 3;
+  append_exit_event(out, exited);
   append_notice_event(out, notice());
   append_loss_event(out, loss());
   append_session_end(out, session_end());

@@ -131,6 +131,8 @@ TEST_F(LogReaderTest, EveryGoldenLineSurvivesTheRoundTrip) {
       append_hang_event(out, *l);
     } else if (const auto* l = std::get_if<ForkEvent>(&e)) {
       append_fork_event(out, *l);
+    } else if (const auto* l = std::get_if<ExitEvent>(&e)) {
+      append_exit_event(out, *l);
     }
     EXPECT_EQ(out.view(), line + "\n") << "line " << at + 1;
     ++at;

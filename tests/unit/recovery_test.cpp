@@ -267,6 +267,72 @@ TEST_F(RecoveryTest, EventsOfSummariesAreHistoryAndNotCountedTwice) {
   EXPECT_TRUE(all->result().ledger.balanced());
 }
 
+// As many as a dump by the recorder itself would write, the latest; what no summary tells of is always there.
+TEST_F(RecoveryTest, HistoryOfABlackBoxIsLimited) {
+  make();
+  w->file.header().mode = 1;
+  launch_many(100);
+  mark_taken(90);
+  w->file.ledger().summarised.store(80);
+  write_log(session_line() + summary_line(750, 75));
+  RecoveryOptions options;
+  options.history_events = 20;
+  auto r = recover(options);
+  EXPECT_EQ(recovered(*r), range(56, 100));
+  EXPECT_EQ(r->result().history, 20u);
+  EXPECT_EQ(r->result().ledger.recovered, 24u);
+  EXPECT_TRUE(r->result().ledger.balanced());
+  options.history_events = 0;
+  EXPECT_EQ(recovered(*recover(options)), range(76, 100));
+}
+
+// What the parent saw is written with the events, and found there by whoever looks later.
+TEST_F(RecoveryTest, HowTheProcessEnded) {
+  make();
+  w->file.header().process_start_ticks = 77;
+  launch_many(60);
+  write_log(session_line() + lines(0, 45));
+  RecoveryOptions options;
+  options.exit.emplace();
+  options.exit->pid = 4242;
+  options.exit->signal = 11;
+  options.exit_monotonic_ns = w->file.header().t0_monotonic_ns + 5'000;
+  options.exit_start_ticks = 78;
+  EXPECT_FALSE(recover(options)->result().exit) << "another process that had the number";
+  options.exit_start_ticks = 77;
+  options.replaced = true;
+  EXPECT_FALSE(recover(options)->result().exit) << "another program of the same process";
+  options.replaced = false;
+  options.exit->pid = 4243;
+  EXPECT_FALSE(recover(options)->result().exit);
+  options.exit->pid = 4242;
+  auto r = recover(options);
+  ASSERT_TRUE(r->result().exit);
+  EXPECT_EQ(r->result().exit->time_ns, 5'000);
+  EXPECT_EQ(r->result().verdict, Verdict::kStopped);
+  EXPECT_EQ(r->result().recovered_path, "");
+
+  std::string text;
+  r->write_lines([&](std::string_view piece) { text += piece; });
+  EXPECT_NE(text.rfind("\n{\"type\":\"exit_event\","), std::string::npos);
+  EXPECT_EQ(text.find('\n', text.find("exit_event")), text.size() - 1) << "the last line";
+  write_log(text, "a.recovered.ndjson");
+  auto later = recover();
+  ASSERT_TRUE(later->result().exit);
+  EXPECT_EQ(later->result().exit->signal, 11);
+  EXPECT_EQ(later->result().recovered_path, path("a.recovered.ndjson"));
+  EXPECT_EQ(later->result().ledger.recovered, 15u);
+
+  // One that lacks an event does not do, nor does that of another recording.
+  const std::size_t event = text.find("{\"type\":\"kernel_event\"");
+  write_log(text.substr(0, event) + text.substr(text.find('\n', event) + 1), "a.recovered.ndjson");
+  EXPECT_EQ(recover()->result().recovered_path, "");
+  EXPECT_TRUE(recover()->result().exit);
+  write_log(session_line(1, FlightWriter::kT0 + 1) + text.substr(text.find('\n') + 1), "a.recovered.ndjson");
+  EXPECT_FALSE(recover()->result().exit);
+  EXPECT_EQ(recover()->result().recovered_path, "");
+}
+
 TEST_F(RecoveryTest, CallsThatHadNotReturned) {
   make();
   launch_many(10, RecordPhase::kEntered);

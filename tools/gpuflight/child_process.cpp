@@ -8,10 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include <fmt/format.h>
 
+#include "analysis/process_state.h"
 #include "failure.h"
 
 namespace gpuflight::cli {
@@ -66,7 +69,8 @@ void stop_with_child(pid_t child) {
 }
 
 // Waits until the child has ended; passes signals on meanwhile.
-int supervise(pid_t child, const WaitedSignals& signals) {
+int supervise(ChildResult& result, const WaitedSignals& signals) {
+  const pid_t child = result.pid;
   for (;;) {
     int status = 0;
     const pid_t got = waitpid(child, &status, WNOHANG | WUNTRACED);
@@ -82,9 +86,23 @@ int supervise(pid_t child, const WaitedSignals& signals) {
     const int number = sigwaitinfo(signals.waited(), &info);
     if (number < 0 || number == SIGCHLD) continue;
     // From the kernel: the terminal, which has sent it to the whole foreground group, the program among it.
-    if (info.si_code == SI_KERNEL) continue;
+    if (info.si_code == SI_KERNEL) {
+      sigaddset(&result.from_terminal, number);
+      continue;
+    }
+    sigaddset(&result.passed_on, number);
     kill(child, number);
   }
+}
+
+// While the child cannot be another one yet: it has not been waited for.
+std::uint64_t start_ticks(pid_t child) {
+  std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  std::size_t at = line.rfind(')');
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = line.find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::strtoull(line.c_str() + at + 1, nullptr, 10);
 }
 
 // Where the child could not exec: its errno through a pipe that exec closes.
@@ -125,9 +143,11 @@ ChildResult run_child(const std::string& path, const std::vector<std::string>& a
   close(channel[1]);
   const int error = read_errno(channel[0]);
   close(channel[0]);
-  result.wait_status = supervise(result.pid, signals);
+  result.start_ticks = start_ticks(result.pid);
+  result.wait_status = supervise(result, signals);
   result.wall_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  result.ended_monotonic_ns = analysis::monotonic_ns();
   if (error != 0) {
     throw Failure(fmt::format("cannot run '{}': {}", argv.front(), strerror(error)),
                   error == ENOENT ? kExitNotFound : kExitNotExecutable);

@@ -6,6 +6,7 @@
 // notices.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -18,6 +19,10 @@ struct ChildResult {
   pid_t pid = -1;
   int wait_status = 0;  // as waitpid gives it
   std::int64_t wall_ns = 0;
+  std::int64_t ended_monotonic_ns = 0;
+  std::uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat: with the pid it names the process for good; 0: unknown
+  sigset_t passed_on{};           // signals that somebody sent to us
+  sigset_t from_terminal{};       // signals the terminal sent to the foreground group
 
   // The program's own exit code, or 128 + n after signal n, as the shell has it.
   int exit_code() const;

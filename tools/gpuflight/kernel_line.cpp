@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "analysis/log_summary.h"
 #include "report/incident_text.h"
-#include "report/kernel_report.h"
+#include "report/ledger_text.h"
 #include "report/quantity.h"
 
 namespace gpuflight::cli {
@@ -64,6 +65,9 @@ std::string KernelLine::render(const log::LogEvent& event) {
     return painted(begin ? kRed : kYellow, fmt::format("{:>12}  {}: {}", seconds_text(hang->time_ns),
                                                        begin ? "hang" : "hang over",
                                                        report::hang_text(*hang, names_))) + "\n";
+  }
+  if (const auto* exit = std::get_if<event::ExitEvent>(&event)) {
+    return painted(kRed, fmt::format("{:>12}  end: {}", seconds_text(exit->time_ns), report::exit_text(*exit))) + "\n";
   }
   if (const auto* notice = std::get_if<event::Notice>(&event)) {
     if (notice->severity == event::Severity::kInfo) return {};

@@ -80,25 +80,9 @@ std::vector<std::string> logs_in(const fs::path& folder) {
   return found;
 }
 
-}  // namespace
-
-std::vector<std::string> expand_logs(const std::vector<std::string>& words) {
-  std::vector<std::string> logs;
-  for (const std::string& word : words) {
-    std::error_code error;
-    if (word != "-" && fs::is_directory(word, error)) {
-      for (std::string& log : logs_in(word)) logs.push_back(std::move(log));
-    } else {
-      logs.push_back(word);
-    }
-  }
-  return logs;
-}
-
-bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::time_point deadline, bool progress) {
+bool scan(const std::string& path, log::LogReader& reader, analysis::LogSummary& summary, Clock::time_point deadline,
+          bool progress) {
   constexpr std::uint64_t kLinesBetweenLooks = 4096;
-  const auto joined = open_flight_log(path);
-  log::LogReader reader = joined ? log::LogReader(joined->files(), {}) : log::LogReader(path);
   if (const int error = reader.open(); error != 0) {
     throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
   }
@@ -117,6 +101,32 @@ bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::tim
   }
   summary.end_log(reader.stats());
   return whole;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_logs(const std::vector<std::string>& words) {
+  std::vector<std::string> logs;
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (word != "-" && fs::is_directory(word, error)) {
+      for (std::string& log : logs_in(word)) logs.push_back(std::move(log));
+    } else {
+      logs.push_back(word);
+    }
+  }
+  return logs;
+}
+
+bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::time_point deadline, bool progress) {
+  const auto joined = open_flight_log(path);
+  log::LogReader reader = joined ? log::LogReader(joined->files(), {}) : log::LogReader(path);
+  return scan(path, reader, summary, deadline, progress);
+}
+
+bool scan_files(const std::string& path, const std::vector<std::string>& files, analysis::LogSummary& summary) {
+  log::LogReader reader(files, {});
+  return scan(path, reader, summary, Clock::time_point::max(), false);
 }
 
 }  // namespace gpuflight::cli

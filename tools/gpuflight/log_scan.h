@@ -18,4 +18,7 @@ bool scan_log(const std::string& path, analysis::LogSummary& summary,
               std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max(),
               bool progress = false);
 
+// As one log, named `path`.
+bool scan_files(const std::string& path, const std::vector<std::string>& files, analysis::LogSummary& summary);
+
 }  // namespace gpuflight::cli

@@ -16,6 +16,8 @@
 #include "elf_image.h"
 #include "failure.h"
 #include "library_path.h"
+#include "process_end.h"
+#include "run_aftermath.h"
 #include "run_environment.h"
 #include "run_manifest.h"
 #include "run_summary.h"
@@ -156,9 +158,15 @@ int run_verb(const Arguments& arguments) {
   if (!asked.quiet) {
     for (const std::string& remark : environment.remarks) fmt::print(stderr, "gpuflight: {}\n", remark);
   }
+  const OomCounters before = OomCounters::now();
   const ChildResult result = run_child(path, program, environment.merged());
-  if (!asked.quiet && !manifest.path().empty()) {
-    const std::string summary = run_summary(manifest.processes(), result, environment.remarks);
+  if (manifest.path().empty()) return result.exit_code();
+  const event::ExitEvent end = describe_end(result, before, OomCounters::now());
+  const std::vector<RecordedProcess> processes = manifest.processes();
+  // Also when nothing is to be said: what is left in the flight files is to be had as lines of a log.
+  const auto unfinished = look_after(processes, end, result.ended_monotonic_ns, result.start_ticks);
+  if (!asked.quiet) {
+    const std::string summary = run_summary(processes, end, unfinished, environment.remarks);
     std::fwrite(summary.data(), 1, summary.size(), stderr);
   }
   return result.exit_code();

@@ -22,6 +22,8 @@
 #include "kernel_line.h"
 #include "log/decoder.h"
 #include "log_target.h"
+#include "report/incident_text.h"
+#include "report/ledger_text.h"
 #include "report/quantity.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -125,7 +127,12 @@ class Tail {
   void on_event(const log::LogEvent& event, std::string_view raw) {
     last_event_ = std::chrono::steady_clock::now();
     if (const auto* start = std::get_if<log::SessionStartLine>(&event)) start_ = start->session;
-    if (const auto* end = std::get_if<event::SessionEnd>(&event)) ended_ = *end;
+    if (const auto* loss = std::get_if<event::LossEvent>(&event)) ledger_ = loss->ledger;
+    if (const auto* exit = std::get_if<event::ExitEvent>(&event)) exit_ = *exit;
+    if (const auto* end = std::get_if<event::SessionEnd>(&event)) {
+      ended_ = *end;
+      ledger_ = end->ledger;
+    }
     if (!wanted(event)) return;
     std::string text = options_.json ? std::string(raw) + "\n" : line_.render(event);
     if (text.empty()) return;
@@ -139,10 +146,14 @@ class Tail {
     if (options_.last == kAll && kept_.size() >= 1024) spill();
   }
 
+  // A filter is about kernels. What has gone wrong is shown all the same: who looks for one kernel must not be left to
+  // think that all is well.
   bool wanted(const log::LogEvent& event) {
     if (filter_.empty()) return true;
-    const auto* kernel = std::get_if<log::KernelEventLine>(&event);
-    return kernel != nullptr && filter_.passes(*kernel);
+    if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) return filter_.passes(*kernel);
+    if (const auto* notice = std::get_if<event::Notice>(&event)) return notice->severity != event::Severity::kInfo;
+    return std::holds_alternative<event::ErrorEvent>(event) || std::holds_alternative<event::HangEvent>(event) ||
+           std::holds_alternative<event::LossEvent>(event) || std::holds_alternative<event::ExitEvent>(event);
   }
 
   void spill() {
@@ -188,14 +199,19 @@ class Tail {
                  report::count_text(stats.trouble_total() - missed));
     }
     if (ended_) {
-      fmt::print(stderr, "gpuflight: the recording ended ({}) after {}: {} launches, {} failed, {} events lost\n",
+      fmt::print(stderr, "gpuflight: the recording ended ({}) after {}: {} launches, {} failed\n",
                  report::printable(ended_->reason), report::duration_text(static_cast<double>(ended_->time_ns)),
-                 report::count_text(ended_->launches), report::count_text(ended_->failed),
-                 report::count_text(ended_->ledger.lost_total()));
+                 report::count_text(ended_->launches), report::count_text(ended_->failed));
+    } else if (exit_) {
+      fmt::print(stderr, "gpuflight: the program {}{}\n", exit_->signal ? "was " : "", report::exit_text(*exit_));
     } else if (gone_) {
       fmt::print(stderr, "gpuflight: the program (process {}) is gone and has not closed its log: it was killed\n",
                  start_->pid);
     }
+    // With a flight file the join has counted everything itself.
+    const bool joined = joined_ && joined_->result().verdict != analysis::Verdict::kRunning;
+    const event::Ledger ledger = joined ? report::as_ledger(joined_->result().ledger) : ledger_.value_or(event::Ledger());
+    if (const std::string line = report::ledger_line(ledger); !line.empty()) fmt::print(stderr, "gpuflight: {}\n", line);
   }
 
   TailOptions options_;
@@ -206,6 +222,8 @@ class Tail {
   std::string pending_;
   std::optional<event::SessionStart> start_;
   std::optional<event::SessionEnd> ended_;
+  std::optional<event::ExitEvent> exit_;
+  std::optional<event::Ledger> ledger_;  // the latest
   std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();
   bool caught_up_ = false;
   bool gone_ = false;
