@@ -306,6 +306,11 @@ void Drain::write_incidents(IncidentWatch::Incidents incidents) noexcept {
   flush();
 }
 
+void Drain::write_fork(event::ForkEvent fork) noexcept {
+  fork.seq = own_seq();
+  log::append_fork_event(buffer_, fork);
+}
+
 bool Drain::take_rule_match() noexcept { return std::exchange(rule_matched_, false); }
 
 // What was summarised and is now written one by one changes sides in the ledger.

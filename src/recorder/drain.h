@@ -63,6 +63,7 @@ class Drain final : public log::SegmentPrologue {
   // Lines of the recorder itself.
   void say(event::Notice notice) noexcept;
   void write_incidents(IncidentWatch::Incidents incidents) noexcept;
+  void write_fork(event::ForkEvent fork) noexcept;
   // The last events of a black box, one by one; how many. In stream mode they are in the log already.
   std::uint64_t dump(const char* reason) noexcept;
   bool take_rule_match() noexcept;  // whether a launch has matched the rule since the last call

@@ -38,6 +38,7 @@ void say_on_stderr(const config::Options& options, const std::string& message) n
 
 // A fork drops everything inherited: threads, rings and files are the parent's.
 void on_fork_in_child() noexcept {
+  ForkBoard::note_child();
   g_recorder.store(nullptr, std::memory_order_relaxed);
   g_starting.store(false, std::memory_order_relaxed);
   capture::forget_thread_state();
@@ -124,6 +125,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
     return StartResult::kIo;
   }
   recorder->page_->recording.store(1, std::memory_order_release);
+  recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
   recorder->source_result_ = recorder->start_source();
   recorder->make_session();
@@ -390,6 +392,7 @@ void Recorder::loop() noexcept {
     drain_->round();
     watch_round();
     obey_control();
+    write_forks();
     drain_->write_due_summaries(false);
     drain_->write_losses();
     {
@@ -421,6 +424,17 @@ StartResult Recorder::dump(const char* reason) noexcept {
   drain_->dump(reason);
   last_dump_ns_ = launches_->now_ns();
   return StartResult::kStarted;
+}
+
+void Recorder::write_forks() noexcept {
+  if (forks_ == nullptr) return;
+  const std::uint32_t missed = forks_->take([&](ForkBoard::Fork fork) {
+    drain_->write_fork({{}, fork.monotonic_ns - t0_monotonic_ns_, fork.child_pid});
+  });
+  if (missed > 0) {
+    say(event::Severity::kInfo, "forks_missed",
+        std::to_string(missed) + " forks came too fast to be written one by one");
+  }
 }
 
 // A command that another process wrote into the flight file.
@@ -463,6 +477,7 @@ void Recorder::end_session() noexcept {
   watch_->begin_round(launches_->now_ns());
   drain_->round();
   watch_round();
+  write_forks();
   say_notices();
   event::SessionEnd end;
   end.reason = end_reason_;

@@ -21,6 +21,7 @@
 #include "config/option_table.h"
 #include "config/options.h"
 #include "recorder/drain.h"
+#include "recorder/fork_board.h"
 #include "recorder/incident_watch.h"
 #include "recorder/recorder_thread.h"
 #include "recorder/session.h"
@@ -79,6 +80,7 @@ class Recorder {
   void loop() noexcept;
   void watch_round() noexcept;
   void obey_control() noexcept;
+  void write_forks() noexcept;
   StartResult dump(const char* reason) noexcept;
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
@@ -111,6 +113,7 @@ class Recorder {
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<IncidentWatch> watch_;
+  ForkBoard* forks_ = nullptr;
   StartResult source_result_ = StartResult::kInternal;
   log::LogSink sink_;
   std::unique_ptr<Drain> drain_;

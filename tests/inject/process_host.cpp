@@ -1,11 +1,14 @@
 // Host programs that fork, exec, spawn and clone around their launches. process_test.py says what must be seen.
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "sim_program.h"
@@ -124,6 +127,85 @@ int spawn() {
   return 0;
 }
 
+// What a process has of its own: threads, descriptors, mappings of ours.
+void say_belongings(const char* who) {
+  const auto entries = [](const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  std::ifstream maps("/proc/self/maps");
+  int flight = 0;
+  for (std::string line; std::getline(maps, line);) flight += line.ends_with(".flight") ? 1 : 0;
+  std::printf("%s %d\n%s_threads %ld\n%s_descriptors %ld\n%s_flight_maps %d\n", who, getpid(), who,
+              static_cast<long>(entries("/proc/self/task")), who, static_cast<long>(entries("/proc/self/fd")), who,
+              flight);
+  std::fflush(stdout);
+}
+
+// Workers that use no CUDA, as a data loader has them, while the parent launches; one of them forks again.
+int workers(int count) {
+  say_belongings("before");
+  const Cuda cuda({kernel_named("parent")});
+  for (int i = 0; i < count; ++i) {
+    cuda.launch_times(50, 1);
+    const pid_t child = fork();
+    if (child == 0) {
+      say_belongings(("worker" + std::to_string(i)).c_str());
+      if (i == 0) {
+        const pid_t grandchild = fork();
+        if (grandchild == 0) _exit(0);
+        wait_for(grandchild);
+      }
+      _exit(0);
+    }
+    wait_for(child);
+  }
+  if (std::system("exit 0") != 0) fail("system");
+  vfork_true();
+  cuda.launch_times(50, 2);
+  say("parent");
+  return 0;
+}
+
+// As daemon(3) and its likes: two forks, a session of its own, no descriptors, another directory.
+int daemonise(const char* said_at) {
+  const std::string where = said_at;
+  if (const pid_t child = fork(); child != 0) {
+    wait_for(child);
+    return 0;
+  }
+  setsid();
+  if (fork() != 0) _exit(0);
+  if (chdir("/") != 0) fail("chdir");
+  umask(0);
+  for (int fd = 0; fd < 1024; ++fd) close(fd);
+  {
+    const Cuda cuda({kernel_named("daemon")});
+    cuda.launch_times(70, 1);
+    for (int fd = 0; fd < 1024; ++fd) close(fd);  // once more, where a library may have opened some
+    cuda.launch_times(30, 2);
+  }
+  std::ofstream(where + ".part") << getpid() << "\n";
+  std::filesystem::rename(where + ".part", where);
+  std::exit(0);
+}
+
+// For programs in other languages: a module that the simulated driver loads.
+int image(const char* kernel) {
+  gpuflight::sim::ModuleImage image;
+  image.kernels = {kernel_named(kernel)};
+  const std::string text = gpuflight::sim::write_image(image);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+// Launches, says so, and stays.
+int linger() {
+  const Cuda cuda({kernel_named("lingering")});
+  cuda.launch_times(25, 1);
+  say("lingering");
+  for (;;) pause();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -133,6 +215,10 @@ int main(int argc, char** argv) {
   if (verb == "raw_clone") return raw_clone();
   if (verb == "exec" && argc > 2) return exec(argv + 2);
   if (verb == "spawn") return spawn();
+  if (verb == "workers" && argc > 2) return workers(std::atoi(argv[2]));
+  if (verb == "daemon" && argc > 2) return daemonise(argv[2]);
+  if (verb == "image" && argc > 2) return image(argv[2]);
+  if (verb == "linger") return linger();
   if (verb == "launch") {
     const Cuda cuda({kernel_named("launched")});
     cuda.launch_times(argc > 2 ? std::atoi(argv[2]) : 1, 1);
