@@ -38,10 +38,26 @@ class WriteEngine {
       std::thread([this] { run(); }).detach();
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
+    used_.store(true, std::memory_order_release);
     changed_.notify_one();
   }
 
+  // What is due is written, however late the engine's own thread comes to run.
+  void settle() {
+    if (!used_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    while (!writes_.empty() && writes_.top().at_ns <= now_ns()) write_next_locked();
+  }
+
  private:
+  void write_next_locked() {
+    const Write next = writes_.top();
+    writes_.pop();
+    const bool dead = next.context->pending_error.load(std::memory_order_acquire) != 0 &&
+                      next.context->error_at_ns.load(std::memory_order_relaxed) <= next.at_ns;
+    if (!dead) __atomic_store_n(next.word, next.value, __ATOMIC_RELEASE);
+  }
+
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -49,16 +65,12 @@ class WriteEngine {
         changed_.wait(lock);
         continue;
       }
-      const Write next = writes_.top();
-      const std::int64_t wait_ns = next.at_ns - now_ns();
+      const std::int64_t wait_ns = writes_.top().at_ns - now_ns();
       if (wait_ns > 0) {
         changed_.wait_for(lock, std::chrono::nanoseconds(std::min<std::int64_t>(wait_ns, 100'000'000)));
         continue;
       }
-      writes_.pop();
-      const bool dead = next.context->pending_error.load(std::memory_order_acquire) != 0 &&
-                        next.context->error_at_ns.load(std::memory_order_relaxed) <= next.at_ns;
-      if (!dead) __atomic_store_n(next.word, next.value, __ATOMIC_RELEASE);
+      write_next_locked();
     }
   }
 
@@ -67,6 +79,7 @@ class WriteEngine {
   std::priority_queue<Write, std::vector<Write>, std::greater<>> writes_;
   std::uint64_t order_ = 0;
   bool running_ = false;
+  std::atomic<bool> used_{false};
 };
 
 WriteEngine& engine() {
@@ -80,13 +93,23 @@ CUresult write_value(CUstream handle, bool per_thread, CUdeviceptr address, std:
   if (const CUresult error = current_context(&context)) return error;
   if (const CUresult error = find_stream(*context, handle, per_thread, &stream)) return error;
   if (address == 0 || address % sizeof(std::uint32_t) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capturing.load(std::memory_order_acquire)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capturing.load(std::memory_order_acquire)) {
+    if (const auto capture = stream->capture) capture->invalidated.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (const CUresult error = check_implicit_dependency(*stream, true)) return error;
   const std::int64_t at = occupy_timeline(*stream, 0, 0);
   engine().add({at, 0, reinterpret_cast<std::uint32_t*>(address), value, stream->context});
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+namespace gpuflight::sim {
+
+void settle_writes() { engine().settle(); }
+
+}  // namespace gpuflight::sim
 
 extern "C" {
 

@@ -51,6 +51,7 @@ CUresult sticky_error(Context& context) {
   if (error != 0) return static_cast<CUresult>(error);
   const int pending = context.pending_error.load(std::memory_order_acquire);
   if (pending == 0 || now_ns() < context.error_at_ns.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  settle_writes();  // what the streams wrote before they died is there when the error is told
   context.error->store(pending, std::memory_order_relaxed);
   return static_cast<CUresult>(pending);
 }
@@ -80,6 +81,7 @@ void wait_until(const Context& context, std::int64_t end_ns) {
     const timespec t{nap / 1'000'000'000, nap % 1'000'000'000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &t, nullptr);
   }
+  settle_writes();
 }
 
 Context* create_context(int device, unsigned flags, bool primary) {

@@ -82,6 +82,9 @@ inline std::int64_t now_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
+// Writes of streams (cuStreamWriteValue32) that are due by now are done on return.
+void settle_writes();
+
 // Sleeps until the virtual time `end_ns` is past, or the context is dead.
 void wait_until(const Context& context, std::int64_t end_ns);
 
