@@ -1,14 +1,18 @@
 #include "recorder/detached_command.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <new>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "recorder/recorder_thread.h"
 
 extern char** environ;
 
@@ -22,62 +26,93 @@ bool is_ours(const char* entry) {
   return false;
 }
 
-struct ChildPlan {
-  char* const* arguments;
-  char* const* environment;
+struct Stack {
+  alignas(16) char bytes[64 * 1024];
+  void* top() noexcept { return bytes + sizeof bytes; }
 };
-
-// In the new process, which shares our memory until it has become the command: system calls only.
-int become_command(void* given) {
-  const auto& plan = *static_cast<const ChildPlan*>(given);
-  setsid();
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int null = open("/dev/null", O_RDWR);
-  for (int fd = 0; fd < 3 && null >= 0; ++fd) dup2(null, fd);
-  for (int fd = 3; fd < 1024; ++fd) close(fd);
-  execve("/bin/sh", plan.arguments, plan.environment);
-  _exit(127);
-}
 
 }  // namespace
 
-bool DetachedCommand::run(const std::string& command,
-                          const std::vector<std::pair<std::string, std::string>>& facts) noexcept {
-  try {
-    // Everything is made ready before the clone: afterwards only async-signal-safe calls are allowed.
-    std::vector<std::string> texts;
-    for (const auto& [name, value] : facts) texts.push_back(name + "=" + value);
-    std::vector<char*> environment;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (!is_ours(*entry)) environment.push_back(*entry);
-    }
-    for (std::string& text : texts) environment.push_back(text.data());
-    environment.push_back(nullptr);
-    const char* const arguments[] = {"sh", "-c", command.c_str(), nullptr};
-    running_.reserve(running_.size() + 1);
+struct DetachedCommand::Job {
+  DetachedCommand* owner;
+  int host_pid;
+  std::string command;
+  std::vector<std::string> texts;
+  std::vector<char*> environment;
+  const char* arguments[4];
+  Stack of_minder, of_command;
+};
 
-    // Exit signal 0: neither SIGCHLD nor a plain wait() of the host's ever sees it, and no fork handlers run. Shared
-    // memory until the exec: a fork would copy the page tables of a process of any size.
-    const ChildPlan plan{const_cast<char* const*>(arguments), environment.data()};
-    std::vector<char> stack(64 * 1024);
-    const auto top = reinterpret_cast<std::uintptr_t>(stack.data() + stack.size()) & ~std::uintptr_t{15};
-    const int pid = clone(&become_command, reinterpret_cast<void*>(top), CLONE_VM | CLONE_VFORK,
-                          const_cast<ChildPlan*>(&plan));
-    if (pid < 0) return false;
-    running_.push_back(pid);
-    return true;
-  } catch (...) {
-    return false;
+// System calls only, from here on to the command: both processes share the host's memory.
+
+int DetachedCommand::mind(void* given) noexcept {
+  auto& job = *static_cast<Job*>(given);
+  syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (syscall(SYS_getppid) != job.host_pid) syscall(SYS_exit_group, 1);  // it has ended already
+  syscall(SYS_setsid);
+  // A host that collects orphans (as process 1 of a container does) must not get the command's.
+  syscall(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  // The host's pipes and sockets must not stay open for as long as the command runs.
+  close_descriptors_from(0);
+  const int pid =
+      clone(&become_command, job.of_command.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, static_cast<void*>(&job));
+  if (pid > 0) syscall(SYS_wait4, pid, nullptr, 0, nullptr);  // all signals are blocked: nothing cuts it short
+  job.owner->running_.store(false, std::memory_order_release);
+  while (syscall(SYS_wait4, -1, nullptr, 0, nullptr) > 0) {  // what the command left running
   }
+  syscall(SYS_exit_group, 0);
+  return 0;
 }
 
-void DetachedCommand::poll() noexcept {
-  std::erase_if(running_, [](int pid) {
-    int status = 0;
-    return waitpid(pid, &status, WNOHANG | __WCLONE) != 0;
-  });
+int DetachedCommand::become_command(void* given) noexcept {
+  const auto& job = *static_cast<const Job*>(given);
+  for (int fd = 0; fd < 3; ++fd) syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
+  // Back to what a shell expects. Ignored signals stay ignored, as with any child of the host's.
+  const std::uint64_t none = 0;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
+  syscall(SYS_execve, "/bin/sh", job.arguments, job.environment.data());
+  syscall(SYS_exit_group, 127);
+  return 127;
+}
+
+void DetachedCommand::thread_main(void* given) noexcept {
+  auto* const job = static_cast<Job*>(given);
+  const int pid = clone(&mind, job->of_minder.top(), CLONE_VM | CLONE_VFORK, given);
+  // Here the minder has ended.
+  int status = 0;
+  if (pid > 0) waitpid(pid, &status, __WCLONE);
+  if (pid < 0) job->owner->running_.store(false, std::memory_order_release);
+  delete job;
+}
+
+bool DetachedCommand::run(const std::string& command, const Variables& facts) noexcept {
+  if (running_.exchange(true, std::memory_order_acq_rel)) return false;
+  try {
+    auto job = std::make_unique<Job>();
+    job->owner = this;
+    job->host_pid = static_cast<int>(getpid());
+    job->command = command;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+      if (!is_ours(*entry)) job->texts.push_back(*entry);
+    }
+    for (const auto& [name, value] : facts) job->texts.push_back(name + "=" + value);
+    for (std::string& text : job->texts) job->environment.push_back(text.data());
+    job->environment.push_back(nullptr);
+    job->arguments[0] = "sh";
+    job->arguments[1] = "-c";
+    job->arguments[2] = job->command.c_str();
+    job->arguments[3] = nullptr;
+    // Never freed: its last act is to say that it is done. A few hundred bytes for each hang.
+    auto* const thread = new RecorderThread;
+    if (thread->start("gpuflight-hang", &DetachedCommand::thread_main, job.get())) {
+      job.release();
+      return true;
+    }
+    delete thread;
+  } catch (...) {
+  }
+  running_.store(false, std::memory_order_release);
+  return false;
 }
 
 }  // namespace gpuflight::recorder

@@ -15,7 +15,9 @@ namespace {
 // Deep enough for zstd and the file code (measured under 64 KiB), small enough for containers with tight limits.
 constexpr std::size_t kStackBytes = 512 * 1024;
 
-void close_from(int first) noexcept {
+}  // namespace
+
+void close_descriptors_from(int first) noexcept {
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, first, ~0u, 0) == 0) return;
 #endif
@@ -24,8 +26,6 @@ void close_from(int first) noexcept {
   const long most = limit.rlim_cur > 65536 ? 65536 : static_cast<long>(limit.rlim_cur);
   for (long fd = first; fd < most; ++fd) close(static_cast<int>(fd));
 }
-
-}  // namespace
 
 timespec deadline_in(std::uint64_t ms) noexcept {
   timespec at{};
@@ -102,9 +102,9 @@ bool RecorderThread::own_descriptor_table(bool keep_stderr) noexcept {
   if (keep_stderr) {
     close(0);
     close(1);
-    close_from(3);
+    close_descriptors_from(3);
   } else {
-    close_from(0);
+    close_descriptors_from(0);
   }
   return true;
 }

@@ -43,6 +43,9 @@ class RecorderThread {
   std::atomic<std::uint64_t> cpu_at_end_{0};
 };
 
+// System calls only.
+void close_descriptors_from(int first) noexcept;
+
 // CLOCK_MONOTONIC, `ms` from now.
 timespec deadline_in(std::uint64_t ms) noexcept;
 
