@@ -51,7 +51,11 @@ class MarkerBoard {
     const std::uint32_t blocks = blocks_used_.load(std::memory_order_acquire);
     for (std::uint32_t b = 0; b < blocks; ++b) {
       Block& block = *blocks_[b].load(std::memory_order_acquire);
-      if (block.dead.load(std::memory_order_acquire)) continue;
+      // What was answered before the context went is looked at still: its error may be about to be told.
+      if (block.dead.load(std::memory_order_acquire)) {
+        if (block.last_polls == 0) continue;
+        --block.last_polls;
+      }
       const std::uint32_t used = block.used.load(std::memory_order_acquire);
       for (std::uint32_t i = 0; i < used; ++i) {
         Track& track = block.tracks[i];
@@ -80,6 +84,7 @@ class MarkerBoard {
     std::uint32_t* words = nullptr;  // written by the GPU
     CUdeviceptr device_words = 0;
     std::atomic<bool> dead{false};
+    std::uint32_t last_polls = 4;  // two rounds of the recorder's; its own
     std::atomic<std::uint32_t> used{0};
     std::vector<std::uint32_t> free;  // under the lock
     std::array<Track, kTracksPerBlock> tracks;

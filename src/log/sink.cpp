@@ -71,7 +71,7 @@ std::string_view whole_lines_within(std::string_view lines, std::uint64_t room) 
 
 }  // namespace
 
-LogSink::LogSink() noexcept = default;
+LogSink::LogSink() = default;
 
 LogSink::~LogSink() { close(0); }
 
@@ -278,8 +278,8 @@ WriteOutcome LogSink::write(std::string_view batch, std::uint64_t events, std::i
     live_newest_ns_ = std::max(live_newest_ns_, newest_ns);
     events -= std::min(events, line_events);
     batch.remove_prefix(kept);
-    // A limit on the size of files (RLIMIT_FSIZE): smaller segments stay below it.
-    if (outcome.error == EFBIG && before > live_begin_) {
+    // A limit on the size of files (RLIMIT_FSIZE): smaller segments stay below it. One that takes no line is too small.
+    if (outcome.error == EFBIG && (before > live_begin_ || kept > 0)) {
       segment_limit_ = std::max<std::uint64_t>(live_bytes_, 1);
       outcome.error = rotate();
       outcome.rotated = outcome.error == 0;

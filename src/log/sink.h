@@ -47,7 +47,7 @@ struct WriteOutcome {
 
 class LogSink {
  public:
-  LogSink() noexcept;
+  LogSink();
   ~LogSink();
   LogSink(const LogSink&) = delete;
   LogSink& operator=(const LogSink&) = delete;

@@ -33,6 +33,11 @@ Drain::Drain(const Parts& parts, const Options& options)
                        : std::min<std::size_t>(kBatchBytes, parts.sink.segment_limit())),
       unknown_config_(log::render_unknown_config(options.details)) {
   buffer_.reserve(batch_bytes_ + 128 * 1024);
+  // Never more than there are slots and chunks: what follows cannot fail.
+  cursors_.reserve(event::kMaxThreadSlots);
+  progress_.reserve(parts.file.chunk_count() + 1);
+  emptied_.reserve(parts.file.chunk_count());
+  refused_.reserve(parts.file.chunk_count());
 }
 
 void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
@@ -52,7 +57,7 @@ void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
 
 std::uint64_t Drain::round() noexcept {
   write_new_devices();
-  blocked_.clear();
+  waiting_.clear();
   std::uint64_t taken = 0;
   const std::uint32_t slots = parts_.rings.slots_used();
   if (cursors_.size() < slots) cursors_.resize(slots);
@@ -82,7 +87,7 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
       const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_acquire));
       if (phase == RecordPhase::kEntered) {  // the call has not come back: the last record of this thread
         waits = true;
-        note_blocked(record);
+        note_waiting(record);
         break;
       }
       take(record, phase, event::Seq(slot, first + cursor.taken));
@@ -114,7 +119,10 @@ void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       if (parts_.watch != nullptr) parts_.watch->on_launch(launch);
       if (rule_ && rule_->matches(launch)) rule_matched_ = true;
       summarise = summarise || summarising_;
-      if (summarise) second_.add(launch);
+      if (summarise && !second_.add(launch)) {
+        ++write_failed_;
+        return;
+      }
       break;
     }
     case RecordKind::kGraphLaunch: {
@@ -247,10 +255,8 @@ void Drain::write_new_streams() noexcept {
   write_new_devices();
   try {
     for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
-      if (streams_.size() <= streams_written_) {
-        streams_.resize(streams_written_ + 1);
-        stream_seqs_.resize(streams_written_ + 1);
-      }
+      if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
+      if (stream_seqs_.size() <= streams_written_) stream_seqs_.resize(streams_written_ + 1);
       const event::StreamInfo* const row = parts_.streams.row(streams_written_);
       if (row == nullptr) continue;
       event::StreamInfo line = *row;
@@ -281,15 +287,17 @@ void Drain::write_due_summaries(bool now) noexcept {
   flush();
 }
 
-void Drain::note_blocked(const flight::Record& record) noexcept {
+void Drain::note_waiting(const flight::Record& record) noexcept {
   try {
     const char* call = "cuLaunchKernel";
+    std::uint32_t context = 0;
     if (static_cast<RecordKind>(record.kind) == RecordKind::kApiCall) {
       call = event::facts(static_cast<event::ApiCall>(record.config)).name;
+      context = flight::context_of_call(record);
     } else if (static_cast<RecordKind>(record.kind) == RecordKind::kGraphLaunch) {
       call = "cuGraphLaunch";
     }
-    blocked_.push_back({record.thread, call, record.launch_ns});
+    waiting_.push_back({{record.thread, call, record.launch_ns}, event::StreamId{record.stream}, context});
   } catch (...) {
   }
 }
@@ -366,8 +374,9 @@ void Drain::write_losses() noexcept {
   loss.seq = own_seq();
   loss.time_ns = parts_.launches.now_ns();
   loss.ledger = now;
-  if (log::append_loss_event(buffer_, loss)) losses_said_ = now.lost;
+  if (!log::append_loss_event(buffer_, loss)) return;
   flush();
+  if (last_error_ == 0) losses_said_ = now.lost;  // else it is said when there is room again
 }
 
 void Drain::write_end(event::SessionEnd end) noexcept {
@@ -407,15 +416,12 @@ void Drain::flush() noexcept {
     parts_.rings.chunk(p.chunk).header.taken.store(p.taken, std::memory_order_release);
   }
   progress_.clear();
-  try {
-    emptied_.insert(emptied_.end(), refused_.begin(), refused_.end());
-    refused_.clear();
-    for (const std::uint32_t chunk : emptied_) {
-      if (!parts_.rings.give_back(chunk)) refused_.push_back(chunk);
-    }
-    emptied_.clear();
-  } catch (...) {
+  emptied_.insert(emptied_.end(), refused_.begin(), refused_.end());
+  refused_.clear();
+  for (const std::uint32_t chunk : emptied_) {
+    if (!parts_.rings.give_back(chunk)) refused_.push_back(chunk);
   }
+  emptied_.clear();
   publish_counters();
 }
 

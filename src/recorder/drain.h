@@ -67,7 +67,7 @@ class Drain final : public log::SegmentPrologue {
   // The last events of a black box, one by one; how many. In stream mode they are in the log already.
   std::uint64_t dump(const char* reason) noexcept;
   bool take_rule_match() noexcept;  // whether a launch has matched the rule since the last call
-  const std::vector<event::BlockedCall>& blocked() const noexcept { return blocked_; }  // as of the last round
+  const std::vector<Watchdog::WaitingCall>& waiting() const noexcept { return waiting_; }  // as of the last round
   void write_due_summaries(bool now) noexcept;  // of the second that has passed
   void write_losses() noexcept;                 // since the last loss_event, if any
   void write_end(event::SessionEnd end) noexcept;  // with the summary of the whole recording before it
@@ -98,7 +98,7 @@ class Drain final : public log::SegmentPrologue {
   void take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   bool write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   void count_kernel(const event::KernelLaunch& launch) noexcept;
-  void note_blocked(const flight::Record& record) noexcept;
+  void note_waiting(const flight::Record& record) noexcept;
   log::RenderedConfig& rendered_config(std::uint32_t id) noexcept;
   const log::RenderedStream& rendered_stream(std::uint32_t id) noexcept;
   std::string_view rendered_scope(std::uint32_t id) noexcept;
@@ -115,7 +115,7 @@ class Drain final : public log::SegmentPrologue {
   const std::optional<DumpRule> rule_;
   bool rule_matched_ = false;
   BlackBox black_box_;
-  std::vector<event::BlockedCall> blocked_;
+  std::vector<Watchdog::WaitingCall> waiting_;
   const std::size_t batch_bytes_;  // buffered lines are written when they are so many
   event::SessionStart session_;
   std::vector<Cursor> cursors_;        // by slot

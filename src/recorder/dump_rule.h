@@ -14,6 +14,8 @@ class DumpRule {
   // nullopt: `problem` says in one line what is wrong with it.
   static std::optional<DumpRule> parse(std::string_view text, std::string& problem);
 
+  bool on_gpu_time() const noexcept { return field_ == Field::kDuration || field_ == Field::kQueue; }
+
   // A value that is not known matches nothing.
   bool matches(const event::KernelLaunch& launch) const noexcept;
 

@@ -54,15 +54,24 @@ void IncidentWatch::finish(std::uint32_t stream, std::int64_t finished_ns, std::
   entry.finished_ns.store(progress_.state(stream)->finished_ns, std::memory_order_relaxed);
 }
 
-void IncidentWatch::poll_markers(std::int64_t now_ns) {
+void IncidentWatch::poll_markers(std::int64_t now_ns) noexcept {
   progress_.begin_poll();
   if (parts_.markers == nullptr) return;
+  // The board is walked to its end: a stream for which there is no memory is left out.
   parts_.markers->poll(
-      [&](std::uint32_t stream, std::int64_t finished_ns) { finish(stream, finished_ns, now_ns); },
-      [&](std::uint32_t stream, std::int64_t oldest_ns, std::int64_t newest_ns) {
-        progress_.outstanding(stream, oldest_ns, newest_ns);
-        if (stream < parts_.streams.used()) {
-          parts_.file.streams()[stream].marked_ns.store(newest_ns, std::memory_order_relaxed);
+      [&](std::uint32_t stream, std::int64_t finished_ns) noexcept {
+        try {
+          finish(stream, finished_ns, now_ns);
+        } catch (...) {
+        }
+      },
+      [&](std::uint32_t stream, std::int64_t oldest_ns, std::int64_t newest_ns) noexcept {
+        try {
+          progress_.outstanding(stream, oldest_ns, newest_ns);
+          if (stream < parts_.streams.used()) {
+            parts_.file.streams()[stream].marked_ns.store(newest_ns, std::memory_order_relaxed);
+          }
+        } catch (...) {
         }
       });
 }
@@ -70,33 +79,48 @@ void IncidentWatch::poll_markers(std::int64_t now_ns) {
 // What is known to be done before a round need not be remembered in it.
 void IncidentWatch::begin_round(std::int64_t now_ns) noexcept {
   seen_errors_ = parts_.errors.take();
-  try {
-    poll_markers(now_ns);
-  } catch (...) {
-  }
+  poll_markers(now_ns);
 }
 
-IncidentWatch::Incidents IncidentWatch::end_round(const std::vector<event::BlockedCall>& blocked,
+IncidentWatch::Incidents IncidentWatch::end_round(const std::vector<Watchdog::WaitingCall>& waiting,
                                                   std::int64_t now_ns) noexcept {
   Incidents incidents;
   try {
     poll_markers(now_ns);
     for (const capture::SeenError& seen : seen_errors_) incidents.errors.push_back(describe(seen));
     seen_errors_.clear();
-    for (const Watchdog::Finding& finding : watchdog_.look(progress_, blocked, now_ns)) {
+    std::vector<Watchdog::WaitingCall> known;
+    std::vector<event::BlockedCall> blocked;
+    const std::int64_t known_since_ns = calls_known_since_ns_.load(std::memory_order_relaxed);
+    for (const Watchdog::WaitingCall& call : waiting) {
+      if (call.call.since_ns < known_since_ns) continue;
+      known.push_back(call);
+      blocked.push_back(call.call);
+    }
+    const auto context = [this](std::uint32_t stream) { return context_of(stream); };
+    for (const Watchdog::Finding& finding : watchdog_.look(progress_, known, now_ns, context)) {
       event::HangEvent hang;
       hang.phase = finding.phase;
       hang.time_ns = now_ns;
       hang.since_ns = finding.since_ns;
       hang.stream = in_flight(finding.stream, *progress_.state(finding.stream));
       hang.blocked = blocked;
-      if (finding.phase == event::HangEvent::Phase::kBegin && !hang_command_.empty()) run_command(hang);
+      if (finding.phase == event::HangEvent::Phase::kBegin) {
+        // One cause often stops many streams: the command is run for the first.
+        if (hung_streams_++ == 0 && !hang_command_.empty()) run_command(hang);
+      } else if (hung_streams_ > 0) {
+        --hung_streams_;
+      }
       incidents.hangs.push_back(std::move(hang));
     }
-    command_.poll();
   } catch (...) {
   }
   return incidents;
+}
+
+std::uint32_t IncidentWatch::context_of(std::uint32_t stream) const {
+  const event::StreamInfo* const row = parts_.streams.row(stream);
+  return row != nullptr ? row->context.value : 0;
 }
 
 event::SuspectLaunch IncidentWatch::suspect(const StreamProgress::Launch& launch) const {
@@ -167,6 +191,12 @@ event::ErrorEvent IncidentWatch::describe(const capture::SeenError& seen) {
   if (oldest != nullptr) {
     error.culprit = suspect(*oldest);
     error.confidence = candidates <= 1 ? "exact" : "oldest_in_flight";
+  }
+  // Dead is not hung.
+  for (std::uint32_t stream = 1; stream < progress_.streams().size(); ++stream) {
+    if (context_of(stream) != error.context.value) continue;
+    if (progress_.streams()[stream].hung && hung_streams_ > 0) --hung_streams_;
+    progress_.died(stream);
   }
   return error;
 }

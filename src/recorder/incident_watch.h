@@ -4,6 +4,8 @@
 // Threads: the recorder thread.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -52,15 +54,20 @@ class IncidentWatch {
 
   // Around a round: errors seen before it have all their launches drained after it.
   void begin_round(std::int64_t now_ns) noexcept;
-  Incidents end_round(const std::vector<event::BlockedCall>& blocked, std::int64_t now_ns) noexcept;
+  Incidents end_round(const std::vector<Watchdog::WaitingCall>& waiting, std::int64_t now_ns) noexcept;
+
+  // By any thread. The return of calls entered before or during a pause may not have been seen.
+  void on_paused() noexcept { calls_known_since_ns_.store(INT64_MAX, std::memory_order_relaxed); }
+  void on_resumed(std::int64_t now_ns) noexcept { calls_known_since_ns_.store(now_ns, std::memory_order_relaxed); }
 
  private:
-  void poll_markers(std::int64_t now_ns);
+  void poll_markers(std::int64_t now_ns) noexcept;
   void finish(std::uint32_t stream, std::int64_t finished_ns, std::int64_t now_ns);
   event::SuspectLaunch suspect(const StreamProgress::Launch& launch) const;
   event::StreamInFlight in_flight(std::uint32_t stream, const StreamProgress::State& state) const;
   event::ErrorEvent describe(const capture::SeenError& seen);
   void run_command(const event::HangEvent& hang);
+  std::uint32_t context_of(std::uint32_t stream) const;
 
   Parts parts_;
   StreamProgress progress_;
@@ -68,6 +75,8 @@ class IncidentWatch {
   const std::string hang_command_;
   DetachedCommand command_;
   std::vector<capture::SeenError> seen_errors_;
+  std::atomic<std::int64_t> calls_known_since_ns_{0};
+  std::size_t hung_streams_ = 0;
 };
 
 }  // namespace gpuflight::recorder

@@ -6,12 +6,15 @@
 #include <cstring>
 #include <fcntl.h>
 #include <new>
+#include <string_view>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
 #include "event/schema_version.h"
+#include "log/posix_file.h"
 
 namespace gpuflight::recorder {
 namespace {
@@ -27,14 +30,17 @@ std::int64_t clock_ns(clockid_t clock) {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// The one line on stderr, when there is no log to say it in.
-void say_on_stderr(const config::Options& options, const std::string& message) noexcept {
-  if (options.quiet) return;
-  const std::string line = "gpuflight: " + message + "\n";
+// The one line on stderr, when there is no log to say it in. Allocates nothing: want of memory may be the message.
+void say_on_stderr(bool quiet, std::string_view message, std::string_view more = {}) noexcept {
+  if (quiet) return;
+  const auto piece = [](std::string_view text) { return iovec{const_cast<char*>(text.data()), text.size()}; };
+  const iovec line[] = {piece("gpuflight: "), piece(message), piece(more), piece("\n")};
   const int saved = errno;
-  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
+  [[maybe_unused]] const ssize_t n = writev(STDERR_FILENO, line, 4);
   errno = saved;
 }
+
+constexpr std::string_view kGoesOn = "; nothing is recorded, the program goes on";
 
 // A fork drops everything inherited: threads, rings and files are the parent's.
 void on_fork_in_child() noexcept {
@@ -72,6 +78,8 @@ void init_monotonic(pthread_cond_t& condition) {
 
 Recorder::Recorder(const config::Options& options, const config::Problems& problems)
     : options_(options), problems_(problems) {
+  log::FileState state;
+  if (log::describe(STDERR_FILENO, state) == 0) stderr_id_ = state.id;
   init_monotonic(wake_);
   init_monotonic(changed_);
 }
@@ -86,6 +94,7 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
   if (current() != nullptr) return StartResult::kAlready;
   if (g_starting.exchange(true, std::memory_order_acq_rel)) return StartResult::kAlready;
   StartResult result = StartResult::kInternal;
+  bool quiet = false;
   try {
     register_fork_handler();
     config::Options options;
@@ -95,8 +104,10 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
       if (!set.ok) problems.add(std::move(set.message));
     }
     config::parse_environment(environ, options, problems);
+    quiet = options.quiet;
     result = start_new(options, problems);
   } catch (...) {
+    say_on_stderr(quiet, "not enough memory to start", kGoesOn);
     result = StartResult::kInternal;
   }
   if (current() == nullptr) g_starting.store(false, std::memory_order_release);
@@ -116,23 +127,41 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->clock_ = std::make_unique<capture::LaunchClock>(recorder->t0_monotonic_ns_, *recorder->page_);
   if (!recorder->load_driver()) return StartResult::kNoDriver;
   if (!recorder->thread_.start("gpuflight", &Recorder::thread_main, recorder)) {
-    say_on_stderr(options, "no thread to be had: nothing is recorded, the program goes on");
+    say_on_stderr(options.quiet, "no thread to be had", kGoesOn);
     return StartResult::kInternal;
   }
   std::string failure;
   if (!recorder->wait_opened(failure)) {
-    say_on_stderr(options, failure + "; nothing is recorded, the program goes on");
+    say_on_stderr(options.quiet, failure, kGoesOn);
     return StartResult::kIo;
   }
   recorder->page_->recording.store(1, std::memory_order_release);
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
   recorder->source_result_ = recorder->start_source();
-  recorder->make_session();
-  MutexLock lock(recorder->mutex_);
-  recorder->stage_ = Stage::kRunning;
-  pthread_cond_broadcast(&recorder->wake_);
+  try {
+    recorder->make_session();
+  } catch (...) {
+    recorder->give_up();
+    throw;
+  }
+  recorder->go_on_to(Stage::kRunning);
   return recorder->source_result_;
+}
+
+void Recorder::go_on_to(Stage stage) noexcept {
+  MutexLock lock(mutex_);
+  stage_ = stage;
+  pthread_cond_broadcast(&wake_);
+}
+
+// Launches may have been seen by now. They stay in the rings, which nobody empties.
+void Recorder::give_up() noexcept {
+  source_->stop(true);
+  page_->recording.store(0, std::memory_order_release);
+  g_recorder.store(nullptr, std::memory_order_release);
+  file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kDisabled), std::memory_order_release);
+  go_on_to(Stage::kFailed);
 }
 
 // Until the recorder thread has its files, or has not got them, or takes too long: then it is told to give up.
@@ -177,6 +206,7 @@ void Recorder::run() noexcept {
     pthread_cond_broadcast(&changed_);
     if (!opened) return;
     while (stage_ == Stage::kOpened) pthread_cond_wait(&wake_, &mutex_);
+    if (stage_ == Stage::kFailed) return;
   }
   loop();
   end_session();
@@ -275,7 +305,13 @@ void Recorder::build_parts() {
   if (!options_.dump_when.empty()) {
     std::string problem;
     drain.rule = DumpRule::parse(options_.dump_when, problem);
-    if (!drain.rule) say(event::Severity::kWarning, "dump_when", std::move(problem));
+    if (!drain.rule) {
+      say(event::Severity::kWarning, "dump_when", std::move(problem));
+    } else if (drain.rule->on_gpu_time()) {
+      say(event::Severity::kWarning, "dump_when",
+          "dump_when \"" + options_.dump_when + "\": this version does not measure GPU times, so the rule matches "
+          "nothing; call_ns and status are known of every launch");
+    }
   }
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
                                                 *launches_, sink_, watch_.get()},
@@ -347,9 +383,7 @@ void Recorder::say(event::Severity severity, const char* code, std::string messa
 
 void Recorder::say_notices() noexcept {
   for (event::Notice& notice : notices_.take()) {
-    if (options_.verbose && notice.severity != event::Severity::kInfo) {
-      say_on_stderr(options_, notice.message);
-    }
+    if (options_.verbose && notice.severity != event::Severity::kInfo) say_aloud(notice.message);
     drain_->say(std::move(notice));
   }
 }
@@ -368,7 +402,7 @@ void Recorder::loop() noexcept {
       }
     } catch (...) {
     }
-    if (options_.verbose) say_on_stderr(options_, notice.message);
+    if (options_.verbose) say_aloud(notice.message);
     drain_->say(std::move(notice));
   }
   for (bool stop = false; !stop;) {
@@ -406,7 +440,7 @@ void Recorder::loop() noexcept {
 
 // What has gone wrong, and the dump that it is a reason for.
 void Recorder::watch_round() noexcept {
-  IncidentWatch::Incidents incidents = watch_->end_round(drain_->blocked(), launches_->now_ns());
+  IncidentWatch::Incidents incidents = watch_->end_round(drain_->waiting(), launches_->now_ns());
   const bool trouble = incidents.any_begun();
   const bool error = !incidents.errors.empty();
   if (!incidents.errors.empty() || !incidents.hangs.empty()) drain_->write_incidents(std::move(incidents));
@@ -509,6 +543,7 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   source_->stop(release);
+  watch_->on_paused();
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kPaused), std::memory_order_release);
   return StartResult::kStarted;
 }
@@ -516,7 +551,9 @@ StartResult Recorder::pause(bool release) noexcept {
 StartResult Recorder::resume() noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
-  return source_result_ = start_source();
+  source_result_ = start_source();
+  if (source_result_ == StartResult::kStarted) watch_->on_resumed(launches_->now_ns());
+  return source_result_;
 }
 
 bool Recorder::flush(std::uint32_t timeout_ms) noexcept {
@@ -544,7 +581,26 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
     stop_ = true;
     pthread_cond_broadcast(&wake_);
   }
-  return thread_.wait_done(timeout_ms);
+  if (!thread_.wait_done(timeout_ms)) return false;
+  say_what_the_log_lacks();
+  return true;
+}
+
+// Under the number of its stderr a host that has closed that may have a file of its own.
+void Recorder::say_aloud(std::string_view message) noexcept {
+  log::FileState state;
+  if (log::describe(STDERR_FILENO, state) == 0 && state.id == stderr_id_) say_on_stderr(options_.quiet, message);
+}
+
+// A log that could not take its last lines does not say so itself.
+void Recorder::say_what_the_log_lacks() noexcept {
+  if (drain_->last_error() == 0) return;
+  try {
+    say_aloud("the log " + log_path_ + " is not whole: " + std::strerror(drain_->last_error()) + "; " +
+              std::to_string(last_ledger_.lost_total()) + " events are lost");
+  } catch (...) {
+    say_aloud("the log is not whole");
+  }
 }
 
 Recorder::Stats Recorder::stats() noexcept {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <pthread.h>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,9 @@ class Recorder {
 
   static StartResult start_new(const config::Options& options, const config::Problems& problems);
   bool wait_opened(std::string& failure);
+  enum class Stage { kOpening, kOpened, kFailed, kRunning, kEnded };
+  void go_on_to(Stage stage) noexcept;
+  void give_up() noexcept;
   static void thread_main(void* self) noexcept;
   void run() noexcept;
   bool open_files() noexcept;  // on the recorder thread
@@ -85,11 +89,14 @@ class Recorder {
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
   void end_session() noexcept;
+  void say_aloud(std::string_view message) noexcept;
+  void say_what_the_log_lacks() noexcept;
   event::Ledger ledger_locked() noexcept;
 
   const config::Options options_;
   const config::Problems problems_;
   ProcessFacts process_;
+  log::FileId stderr_id_;  // as it was at the start
   std::int64_t t0_unix_ns_ = 0, t0_monotonic_ns_ = 0;
 
   capture::SharedObject libcuda_;
@@ -122,7 +129,7 @@ class Recorder {
   RecorderThread thread_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of what follows
   pthread_cond_t wake_{}, changed_{};
-  enum class Stage { kOpening, kOpened, kFailed, kRunning, kEnded } stage_ = Stage::kOpening;
+  Stage stage_ = Stage::kOpening;
   std::string failure_;
   bool stop_ = false;
   const char* end_reason_ = "exit";

@@ -12,7 +12,7 @@ StreamProgress::State& StreamProgress::at(std::uint32_t stream) {
 void StreamProgress::add(event::StreamId stream, const Launch& launch) {
   if (!stream || launch.status != 0) return;  // refused: it never was in the stream
   State& state = at(stream.value);
-  if (launch.returned_ns <= state.finished_ns) return;  // drained after it was known to be done
+  if (state.dead || launch.returned_ns <= state.finished_ns) return;  // drained after it was known to be done
   if (state.in_flight == 0) state.progress_ns = std::max(state.progress_ns, launch.launch_ns);
   ++state.in_flight;
   if (state.launches.empty() || (state.launches.size() < kRemembered && remembered_ < kRememberedInAll)) {
@@ -40,6 +40,13 @@ void StreamProgress::finished(std::uint32_t stream, std::int64_t finished_ns, st
   // Of those forgotten in between some may be done too: they stay counted until all of them are.
   if (state.forgotten_until_ns <= finished_ns) state.forgotten = 0;
   state.in_flight = state.launches.size() + state.forgotten;
+}
+
+void StreamProgress::died(std::uint32_t stream) {
+  State& state = at(stream);
+  remembered_ -= state.launches.size();
+  state = State{};
+  state.dead = true;
 }
 
 void StreamProgress::begin_poll() {

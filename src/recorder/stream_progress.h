@@ -37,6 +37,7 @@ class StreamProgress {
   // A mark set at `marked_ns` has not been answered yet.
   void outstanding(std::uint32_t stream, std::int64_t oldest_ns, std::int64_t newest_ns);
   void begin_poll();  // forgets what was outstanding
+  void died(std::uint32_t stream);
 
   struct State {
     std::int64_t finished_ns = 0;
@@ -47,6 +48,7 @@ class StreamProgress {
     std::uint64_t forgotten = 0;          // of them, no longer remembered one by one
     std::int64_t forgotten_until_ns = 0;  // the last of those returned
     std::vector<Launch> launches;         // oldest first
+    bool dead = false;                    // its context is: nothing more will happen on it
     bool hung = false;                    // watchdog's
     std::int64_t hung_since_ns = 0;
   };

@@ -13,10 +13,15 @@ namespace gpuflight::recorder {
 
 class Summariser {
  public:
-  void add(const event::KernelLaunch& launch) {
-    if (launch.config.value >= totals_.size()) totals_.resize(launch.config.value + 1);
+  // False: no memory for it.
+  bool add(const event::KernelLaunch& launch) noexcept {
+    try {
+      if (launch.config.value >= totals_.size()) totals_.resize(launch.config.value + 1);
+      if (totals_[launch.config.value].count == 0) touched_.push_back(launch.config.value);
+    } catch (...) {
+      return false;
+    }
     Totals& totals = totals_[launch.config.value];
-    if (totals.count == 0) touched_.push_back(launch.config.value);
     ++totals.count;
     totals.failed += launch.status.has_value() && *launch.status != 0;
     totals.captured += launch.captured;
@@ -25,6 +30,7 @@ class Summariser {
       if (totals.call_min_ns < 0 || *launch.call_ns < totals.call_min_ns) totals.call_min_ns = *launch.call_ns;
       if (*launch.call_ns > totals.call_max_ns) totals.call_max_ns = *launch.call_ns;
     }
+    return true;
   }
 
   bool empty() const noexcept { return touched_.empty(); }
