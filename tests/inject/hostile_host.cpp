@@ -93,6 +93,63 @@ int move_about() {
   return 0;
 }
 
+// Another root: the log's folder has no name any more, and its path names nothing.
+int change_root(const char* folder) {
+  const Cuda cuda({kernel_named("k")});
+  cuda.launch_times(100, 1);
+  sleep_ms(100);
+  if (chroot(folder) != 0 || chdir("/") != 0) fail("chroot");
+  for (int i = 0; i < 20; ++i) {
+    cuda.launch_times(100, 2);
+    sleep_ms(10);
+  }
+  return 0;
+}
+
+// Every descriptor the host may have is taken, before CUDA is first used or after.
+int no_descriptors(bool before) {
+  const auto init = Cuda::symbol<decltype(::cuInit)>("cuInit");  // the driver is in the process already
+  if (!before) Cuda::check(init(0), "cuInit");
+  std::vector<int> taken;
+  for (int fd = dup(0); fd >= 0; fd = dup(0)) taken.push_back(fd);
+  if (errno != EMFILE) fail("no limit was reached");
+  const Cuda cuda({kernel_named("k")});
+  for (int i = 0; i < 20; ++i) {
+    cuda.launch_times(100, 1);
+    sleep_ms(10);
+  }
+  if (dup(0) >= 0) fail("a descriptor came from nowhere");
+  for (const int fd : taken) {
+    if (close(fd) != 0) fail("a descriptor of the host's was closed");
+  }
+  cuda.launch_times(100, 2);
+  return 0;
+}
+
+// Modules come and go, each with kernels of its own under the handles of the last.
+int modules(int count) {
+  const Cuda cuda({kernel_named("stays")});
+  const auto load = Cuda::symbol<decltype(::cuModuleLoadData)>("cuModuleLoadData");
+  const auto get = Cuda::symbol<decltype(::cuModuleGetFunction)>("cuModuleGetFunction");
+  const auto unload = Cuda::symbol<decltype(::cuModuleUnload)>("cuModuleUnload");
+  const auto launch = Cuda::symbol<decltype(::cuLaunchKernel)>("cuLaunchKernel");
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "passes_" + std::to_string(i);
+    gpuflight::sim::ModuleImage image;
+    image.kernels = {kernel_named(name, 16 + i % 64)};
+    const std::string text = gpuflight::sim::write_image(image);
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    Cuda::check(load(&module, text.data()), "cuModuleLoadData");
+    Cuda::check(get(&function, module, name.c_str()), "cuModuleGetFunction");
+    void* parameters[] = {nullptr};
+    Cuda::check(launch(function, 1, 1, 1, 64, 1, 1, 0, nullptr, parameters, nullptr), "launch");
+    Cuda::check(cuda.launch(1), "launch");
+    Cuda::check(unload(module), "cuModuleUnload");
+  }
+  return 0;
+}
+
 int drop_rights() {
   const Cuda cuda({kernel_named("k")});
   cuda.launch_times(100, 1);
@@ -260,6 +317,9 @@ int main(int argc, char** argv) {
   if (verb == "remove_folder" && argc > 2) return remove_folder(argv[2]);
   if (verb == "move_about") return move_about();
   if (verb == "drop_rights") return drop_rights();
+  if (verb == "change_root" && argc > 2) return change_root(argv[2]);
+  if (verb == "no_descriptors") return no_descriptors(argc > 2 && std::strcmp(argv[2], "before") == 0);
+  if (verb == "modules") return modules(number(2));
   if (verb == "cancel") return cancel();
   if (verb == "threads") return threads(number(2), number(3));
   if (verb == "streams") return streams(number(2));

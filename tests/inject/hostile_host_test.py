@@ -1,13 +1,32 @@
 #!/usr/bin/env python3
 """Hosts that close all descriptors, delete the log's folder, move about, drop their rights, cancel threads."""
+import ctypes
 import os
+import resource
 import shutil
+import struct
 
-from sim_host import HOSTS, SANITIZE, SLOW, SimTest, main
+import time
+
+from sim_host import HOSTS, PLAYER, SANITIZE, SLOW, SimTest, environment, main, quick_plan, started
 
 import unittest
 
 HOST = HOSTS / "hostile_host"
+STARVED = HOSTS / "starved_host"
+
+
+def refuse_unshare():
+    """As some containers do: unshare() is not permitted (a seccomp filter that knows only that call)."""
+    program = b"".join(struct.pack("<HBBI", *instruction) for instruction in (
+        (0x20, 0, 0, 0), (0x15, 0, 1, {"x86_64": 272, "aarch64": 97}[os.uname().machine]),
+        (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)))
+    buffer = ctypes.create_string_buffer(program)
+    filter_ = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", 4, ctypes.addressof(buffer)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(filter_)), 0, 0) != 0:  # PR_SET_SECCOMP, filter
+        raise OSError(ctypes.get_errno(), "seccomp")
 
 
 class Host(SimTest):
@@ -22,6 +41,61 @@ class Host(SimTest):
         self.assertEqual(self.assert_balanced(log)["seen"], 100 + 20 * 100)
         self.assertEqual(len(log.kernels), 2100)
         self.assertEqual({f: os.path.getsize(own / f) for f in os.listdir(own) if os.path.getsize(own / f)}, {})
+
+    @unittest.skipIf(SANITIZE, "it shares the recorder's writes with the sanitizer's")
+    def test_the_same_where_no_own_descriptor_table_is_to_be_had(self):
+        own = self.dir / "own"
+        own.mkdir()
+        self.run_verb("close_fds", own, preexec_fn=refuse_unshare)
+        self.assertEqual({f: os.path.getsize(own / f) for f in os.listdir(own) if os.path.getsize(own / f)}, {})
+        end = self.assert_balanced(self.log(), lost=None)
+        self.assertEqual(end["seen"], 2100)
+
+    def no_descriptors(self, when, name, refuse=lambda: None):
+        def limited():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+            refuse()
+        run = self.run_verb("no_descriptors", when, GPUFLIGHT_LOG=self.dir / name, preexec_fn=limited,
+                            GPUFLIGHT_LOG_SEGMENT="256K")
+        self.assertEqual((run.stdout, run.stderr), (b"", b""))
+        return self.dir / name
+
+    def test_no_descriptor_left_while_it_runs(self):
+        for name, refuse in (("own", lambda: None), ("shared", refuse_unshare)):
+            if SANITIZE and name == "shared":
+                continue
+            with self.subTest(name):
+                log = self.log(self.no_descriptors("after", f"{name}.ndjson", refuse))
+                self.assertEqual(self.assert_balanced(log)["written"], 2100)
+                self.assertEqual(len(log.kernels), 2100)
+                if name == "own":  # the recorder's table has room: new segments are begun
+                    self.assertGreater(len(log.files), 3)
+
+    def test_no_descriptor_left_at_the_start(self):
+        # The driver itself cannot open what the variable names, or we cannot open libcupti: nothing can be recorded.
+        log = self.no_descriptors("before", "log.ndjson")
+        if log.exists():
+            (notice,) = self.log().notices()
+            self.assertEqual(notice["code"], "no_cupti")
+            self.assertIn("Too many open files", notice["message"])
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root to change it")
+    def test_root_changed(self):
+        empty = self.dir / "empty"
+        empty.mkdir()
+        self.run_verb("change_root", empty, GPUFLIGHT_LOG_SEGMENT="256K")
+        log = self.log()
+        self.assertEqual(self.assert_balanced(log)["written"], 2100)
+        self.assertEqual((len(log.kernels), os.listdir(empty)), (2100, []))
+        self.assertGreater(len(log.files), 3)
+
+    def test_a_thousand_module_loads_and_unloads(self):
+        self.run_verb("modules", 1000, timeout=120)
+        log = self.log()
+        self.assertEqual(self.assert_balanced(log)["seen"], 2000)
+        own = [e for e in log.kernels if e["name"] != "stays"]
+        self.assertEqual([e["name"] for e in own], [f"passes_{i}" for i in range(1000)])
+        self.assertEqual([e["num_regs"] for e in own], [16 + i % 64 for i in range(1000)])
 
     def test_folder_of_the_log_deleted(self):
         folder = self.dir / "logs"
@@ -119,6 +193,103 @@ class SmallDisk(SimTest):
         for line in log.lines:
             self.assertTrue(line.endswith(b"}"))
         self.assertEqual(len(log.notices("flight_in_memory")), 1)
+
+    def test_a_disk_that_was_full_before(self):
+        (self.disk / "full").write_bytes(b"x" * (1 << 20))
+        bare = self.run_host(HOST, "move_about", preload=False)
+        run = self.run_host(HOST, "move_about", GPUFLIGHT_LOG=self.disk / "log.ndjson")
+        self.assertEqual(run.stdout, bare.stdout)
+        self.assertEqual(run.stderr.count(b"\n"), 1, run.stderr)
+        for words in (b"No space left on device", b"2100 events are lost", bytes(self.disk / "log.ndjson")):
+            self.assertIn(words, run.stderr)
+
+    def test_space_comes_back(self):
+        ballast = self.disk / "full"
+        ballast.write_bytes(b"x" * (1 << 20))
+        file = self.plan_file({**quick_plan(), "threads": [{"ops": [
+            {"op": "launch", "kernel": "k", "times": 50}, {"op": "delay", "us": 300_000 * SLOW}] * 3}]})
+        env = environment(GPUFLIGHT_LOG=self.disk / "log.ndjson", GPUFLIGHT_SIM_PLAN=file)
+        with started(PLAYER, file, env=env, stderr=-1) as player:
+            time.sleep(0.15 * SLOW)
+            ballast.unlink()
+            self.assertEqual((player.wait(60 * SLOW), player.stderr.read()), (0, b""))
+        log = self.log(self.disk / "log.ndjson")
+        end = self.assert_balanced(log, lost=None)
+        self.assertEqual((end["seen"], end["written"]), (150, len(log.kernels)))
+        self.assertIn(len(log.kernels), range(100, 151))
+        self.assertEqual(sum(e["lost_since_last"]["write_failed"] for e in log["loss_event"]), end["lost"])
+        self.assertEqual(end["lost"], end["lost_by_cause"]["write_failed"])
+
+    def test_small_shm(self):
+        # In a mount namespace of its own /dev/shm is as small as containers make it.
+        script = f"mount -t tmpfs -o size=1m gpuflight-test /dev/shm && exec {HOST} move_about"
+        self.run_host("unshare", "-m", "/bin/sh", "-c", script, GPUFLIGHT_FLIGHT="/dev/shm/%p.flight")
+        log = self.log()
+        self.assertEqual(self.assert_balanced(log)["written"], 2100)
+        (notice,) = log.notices()
+        self.assertEqual(notice["code"], "flight_in_memory")
+        self.assertIn("/dev/shm", notice["message"])
+
+
+class FileSizeLimit(SimTest):
+    def run_limited(self, limit):
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        bare = self.run_host(HOST, "move_about", preload=False, preexec_fn=limited)
+        run = self.run_host(HOST, "move_about", preexec_fn=limited)  # SIGXFSZ would end it
+        self.assertEqual((run.returncode, run.stdout), (bare.returncode, bare.stdout))
+        return run
+
+    def test_the_log_is_cut_into_smaller_segments(self):
+        run = self.run_limited(256 << 10)
+        log = self.log()
+        end = self.assert_balanced(log)
+        self.assertEqual((end["written"], len(log.kernels), run.stderr), (2100, 2100, b""))
+        (notice,) = log.notices("flight_in_memory")
+        self.assertIn("File too large", notice["message"])
+        for file in log.files:
+            self.assertLessEqual(os.path.getsize(file), 256 << 10)
+
+    def test_not_even_one_line_fits(self):
+        run = self.run_limited(100)
+        self.assertEqual(run.stderr.count(b"\n"), 1, run.stderr)
+        self.assertIn(b"File too large", run.stderr)
+
+
+@unittest.skipIf(SANITIZE, "a sanitizer has taken malloc already")
+class Starved(SimTest):
+    """Every allocation of the recorder can fail: at the start, in a callback, on its threads."""
+
+    def starve(self, how, number, **variables):
+        folder = self.dir / f"{how}{number}"
+        folder.mkdir()
+        run = self.run_host(STARVED, how, number, GPUFLIGHT_LOG=folder / "log.ndjson", GPUFLIGHT_SIM_DEVICE="sm_86",
+                            GPUFLIGHT_FLUSH_MS="2ms", **variables)
+        self.assertEqual(run.stdout, b"launched 540\n", (how, number))
+        self.assertLessEqual(run.stderr.count(b"\n"), 1, (how, number, run.stderr))
+        if run.stderr:
+            self.assertTrue(run.stderr.startswith(b"gpuflight: "), run.stderr)
+        return run, folder / "log.ndjson"
+
+    def test_none_is_refused(self):
+        _, log = self.starve("from", 1 << 40, STARVED_COUNT=self.dir / "count")
+        self.assertEqual(self.assert_balanced(self.log(log))["seen"], 540 + 1)
+        self.assertGreater(int((self.dir / "count").read_text()), 200)
+
+    def test_one_is_refused(self):
+        for number in (*range(0, 40, 3), *range(40, 400, 24)):
+            run, log = self.starve("once", number)
+            if not log.exists() or not log.read_bytes():
+                self.assertIn(b"gpuflight: ", run.stderr, number)  # nothing is recorded, and it is said
+                continue
+            end = self.assert_balanced(self.log(log), lost=None, pending=None)
+            self.assertLessEqual(end["seen"], 541)
+
+    def test_all_are_refused(self):
+        for number in (*range(0, 40, 4), *range(40, 400, 40)):
+            run, log = self.starve("from", number)
+            if not log.exists():
+                self.assertIn(b"gpuflight: ", run.stderr, number)
 
 
 if __name__ == "__main__":

@@ -156,11 +156,12 @@ class SimTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.dir = pathlib.Path(holder.name)
 
-    def run_host(self, *command, preload=True, sim=True, timeout=60, cwd=None, expect=0, **variables):
+    def run_host(self, *command, preload=True, sim=True, timeout=60, cwd=None, expect=0, preexec_fn=None,
+                 **variables):
         """`command` under the library; the log is DIR/log.ndjson unless a variable says otherwise."""
         variables.setdefault("GPUFLIGHT_LOG", self.dir / "log.ndjson")
         run = subprocess.run([str(c) for c in command], capture_output=True, timeout=timeout * SLOW,
-                             cwd=cwd or self.dir, env=environment(preload, sim, **variables))
+                             cwd=cwd or self.dir, env=environment(preload, sim, **variables), preexec_fn=preexec_fn)
         if expect is not None:
             self.assertEqual(run.returncode, expect, (run.stdout[-2000:], run.stderr[-4000:]))
         return run

@@ -1,0 +1,9 @@
+# Programs that a test leads step by step, some with the command line beside them.
+if(TARGET sim_tests)
+  gpuflight_sim_host(guided_host)
+  # Its clock must be seen by the libraries that it loads.
+  set_target_properties(guided_host PROPERTIES CXX_VISIBILITY_PRESET default ENABLE_EXPORTS ON)
+  if(TARGET gpuflight_tool)
+    gpuflight_sim_test(incident 180)
+  endif()
+endif()
