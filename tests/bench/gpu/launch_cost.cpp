@@ -1,5 +1,6 @@
-// What a launch costs the host: bare, with an empty CUPTI callback, and with gpuflight recording; all in one process,
-// in alternating rounds, so that drift of clocks and driver hits all three alike. Paired differences, quartiles.
+// What a launch costs the host: bare, with an empty CUPTI callback, with gpuflight recording, and with gpuflight paused;
+// all in one process, in alternating rounds, so that drift of clocks and driver hits all alike. Paired differences,
+// quartiles. Many short rounds: what is near in time is compared.
 //
 //   launch_cost --lib libgpuflight.so --cupti libcupti.so --log PATTERN [--details on|off] [--threads N]
 //               [--rounds N] [--launches N] [--batch N] [--simulated]
@@ -33,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   std::string library, cupti, log, details = "on";
-  int threads = 1, rounds = 40, launches = 20000, batch = 500;
+  int threads = 1, rounds = 160, launches = 5000, batch = 500;
   bool simulated = false;
 };
 
@@ -111,6 +112,11 @@ class Recorder {
     must(pause_(GPUFLIGHT_PAUSE_RELEASE), "gpuflight_pause");
   }
   void start() { must(resume_(), "gpuflight_resume"); }
+  // Paused without giving the slot up.
+  void start_paused() {
+    must(resume_(), "gpuflight_resume");
+    must(pause_(0), "gpuflight_pause");
+  }
   // What is in the rings is written before the next round, so that the writer does not run beside it.
   void stop() {
     flush_(5000);
@@ -205,7 +211,7 @@ class Launchers {
   bool done_ = false;
 };
 
-enum Mode { kBare, kEmpty, kRecorded, kModes };
+enum Mode { kBare, kEmpty, kRecorded, kPaused, kModes };
 
 void print_spread(const char* name, const std::vector<double>& values, const char* end = ",") {
   std::printf("\"%s\":{\"median\":%.1f,\"q1\":%.1f,\"q3\":%.1f}%s", name, quantile(values, 0.5), quantile(values, 0.25),
@@ -275,16 +281,18 @@ int main(int argc, char** argv) {
   EmptyCallback empty(cupti);
   Recorder recorder(arguments);
 
-  constexpr Mode kOrders[6][3] = {{kBare, kEmpty, kRecorded}, {kEmpty, kRecorded, kBare}, {kRecorded, kBare, kEmpty},
-                                  {kBare, kRecorded, kEmpty}, {kEmpty, kBare, kRecorded}, {kRecorded, kEmpty, kBare}};
+  // Each follows each other one as often.
+  constexpr Mode kOrders[4][kModes] = {{kBare, kEmpty, kPaused, kRecorded}, {kEmpty, kRecorded, kBare, kPaused},
+                                       {kRecorded, kPaused, kEmpty, kBare}, {kPaused, kBare, kRecorded, kEmpty}};
   std::array<std::vector<double>, kModes> ns;
   for (int round = 0; round < arguments.rounds; ++round) {
-    for (const Mode mode : kOrders[round % 6]) {
+    for (const Mode mode : kOrders[round % 4]) {
       if (mode == kEmpty) empty.start();
       if (mode == kRecorded) recorder.start();
+      if (mode == kPaused) recorder.start_paused();
       ns[mode].push_back(launchers.round());
       if (mode == kEmpty) empty.stop();
-      if (mode == kRecorded) recorder.stop();
+      if (mode == kRecorded || mode == kPaused) recorder.stop();
     }
   }
 
@@ -302,6 +310,7 @@ int main(int argc, char** argv) {
   print_spread("empty_minus_bare_ns", added_by_callback);
   print_spread("gpuflight_minus_empty_ns", added_over_callback);
   print_spread("gpuflight_minus_bare_ns", added_in_all);
+  print_spread("paused_percent_of_bare", percent(difference(ns[kPaused], ns[kBare]), ns[kBare]));
   print_spread("gpuflight_minus_empty_percent_of_bare", percent(added_over_callback, ns[kBare]));
   print_spread("gpuflight_minus_bare_percent_of_bare", percent(added_in_all, ns[kBare]));
   std::printf("\"empty_callbacks_seen\":%lu,\"recorded_launches\":%ld,\"seen\":%llu,\"written\":%llu,\"pending\":%llu,"
