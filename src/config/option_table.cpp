@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint64_t kKi = 1024;
 constexpr std::uint64_t kMi = kKi * kKi;
 constexpr std::uint64_t kGi = kKi * kMi;
+constexpr std::uint64_t kHour = 3'600'000;  // ms
 constexpr std::uint64_t kNoMax = std::numeric_limits<std::uint64_t>::max();
 constexpr std::string_view kPrefix = "GPUFLIGHT_";
 constexpr std::string_view kReservedPrefixes[] = {"GPUFLIGHT_SIM_", "GPUFLIGHT_TEST_", "GPUFLIGHT_X_",
@@ -71,7 +72,7 @@ constexpr std::array kTable = {
     bool_row("markers", "GPUFLIGHT_MARKERS", "--markers", nullptr, &Options::markers, true, kTrouble,
              "Mark streams now and then, so that after an error or in a hang it is known how far the GPU had come"),
     OptionRow{"hang_after", "GPUFLIGHT_HANG_AFTER", "--hang-after", nullptr, kDuration, &Options::hang_after_ms, "30s",
-              "TIME", 100, kNoMax / 2'000'000, true, 1000, kTrouble,
+              "TIME", 100, 1000 * kHour, true, 1000, kTrouble,
               "Say that a stream hangs when nothing of its work was done for this long; 0: never"},
     string_row("hang_command", "GPUFLIGHT_HANG_COMMAND", "--hang-command", nullptr, &Options::hang_command, "",
                "COMMAND", kTrouble,
@@ -142,6 +143,7 @@ std::string scaled_text(std::uint64_t value, std::string_view units) {
 
 std::string number_text(std::uint64_t value, OptionType type) {
   if (type == kBytes) return scaled_text<1024>(value, " KMGT");
+  if (type == kDuration && value != 0 && value % kHour == 0) return std::to_string(value / kHour) + "h";
   if (type == kDuration && value != 0 && value % 1000 == 0) return std::to_string(value / 1000) + "s";
   if (type == kDuration) return std::to_string(value) + "ms";
   return std::to_string(value);

@@ -96,7 +96,7 @@ std::string ledger_text(const RecoveryLedger& ledger) {
   add("in summaries only", ledger.summarised);
   add("rotated away", ledger.rotated_away);
   add("on their way", ledger.in_motion);
-  sum += fmt::format(" + lost {}\n", count_text(ledger.lost_total()));
+  sum += fmt::format(" + lost {}", count_text(ledger.lost_total()));
   if (ledger.lost_total() > 0) {
     std::string causes;
     const auto cause = [&](std::string_view what, std::uint64_t n) {
@@ -105,13 +105,13 @@ std::string ledger_text(const RecoveryLedger& ledger) {
     for (std::size_t i = 0; i < ledger.lost.size(); ++i) cause(event::kLossCauseNames[i], ledger.lost[i]);
     cause("begun as the program was stopped, before the call:", ledger.unfinished);
     cause("neither in the log nor in any counter:", ledger.unexplained);
-    sum += "lost: " + causes + "\n";
+    sum += " (" + causes + ")";
   }
   if (!ledger.balanced()) {
-    sum += fmt::format("THE LEDGER DOES NOT BALANCE: {} more events in log and counters than were seen\n",
+    sum += fmt::format("; THE LEDGER DOES NOT BALANCE: {} more events in log and counters than were seen",
                        count_text(ledger.surplus));
   }
-  return sum;
+  return sum + "\n";
 }
 
 // The streams with the latest launches, by id.

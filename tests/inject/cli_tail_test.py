@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from cli_support import TOOL, WRITER, FolderTest, environment, tool, write_log
+from cli_support import SOURCE, TOOL, WRITER, FolderTest, environment, tool, write_log
 
 
 class Tail(FolderTest):
@@ -50,6 +50,33 @@ class Tail(FolderTest):
         self.assertEqual(len(tool("tail", "--no-follow", "-n", 3, log).stdout.strip().split("\n")), 4)
         self.assertEqual(len(tool("tail", "--no-follow", "-n", "all", log).stdout.strip().split("\n")), 51)
         self.assertEqual(len(tool("tail", "--no-follow", "-n", 0, log).stdout.strip().split("\n")), 1)
+
+    def test_a_filter_does_not_hide_what_went_wrong(self):
+        log = write_log(self.folder / "a.ndjson", "--events", 30, "--no-end")
+        golden = (SOURCE / "tests" / "golden" / "log_lines.ndjson").read_text().splitlines(keepends=True)
+        wrong = [line for line in golden if json.loads(line)["type"] in
+                 ("error_event", "hang_event", "loss_event", "exit_event", "notice_event")]
+        info = '{"type":"notice_event","seq":90,"time_ns":1,"severity":"info","code":"x","message":"all is well"}\n'
+        with open(log, "a", encoding="utf-8") as file:
+            file.writelines([info, *wrong])
+        done = tool("tail", "--no-follow", "-n", "all", "--name", "no such kernel", log)
+        lines = done.stdout.splitlines()[1:]
+        self.assertEqual(len(lines), len(wrong), lines)
+        for words in ("error: CUDA_ERROR_ILLEGAL_ADDRESS (700", "hang: stream 2 hangs", "hang over: stream 2 goes on",
+                      "lost so far: ", "end: ended by signal 9 (SIGKILL: Killed)"):
+            self.assertEqual(sum(words in line for line in lines), 1, words)
+        self.assertNotIn("all is well", done.stdout)
+        shown = tool("tail", "--no-follow", "-n", "all", "--json", "--name", "no such kernel", log).stdout
+        self.assertEqual(shown, "".join(wrong))
+        only = tool("tail", "--no-follow", "-n", "all", "--json", "--limiter", "shared_mem", log).stdout.splitlines()
+        self.assertEqual(len(only), 15 + len(wrong))
+
+    def test_the_ledger_is_the_last_line(self):
+        lost = tool("tail", "--no-follow", write_log(self.folder / "a.ndjson", "--lost", 7)).stderr.splitlines()
+        self.assertEqual(lost[-1], "gpuflight: events seen 17 = written 10 + summarised 0 + pending 0 + lost 7 (pool_empty 7)")
+        whole = tool("tail", "--no-follow", write_log(self.folder / "b.ndjson")).stderr
+        self.assertNotIn("seen", whole)
+        self.assertIn("the recording ended (exit)", whole)
 
     def test_filters(self):
         log = write_log(self.folder / "a.ndjson", "--events", 100, "--kernels", 4, "--failed-every", 10)

@@ -265,6 +265,62 @@ class Summary(Run):
                                      r"cu\w+ in thread \d+; likely cause: \S+ \(\d+,1,1\)")
 
 
+@without_sanitizer
+class Ledger(Run):
+    """seen = written + summarised + pending + lost is the last line wherever something is missing, and nowhere else."""
+
+    LINE = re.compile(r"events seen ([\d,]+) = written ([\d,]+) \+ summarised ([\d,]+) \+ pending ([\d,]+) \+ "
+                      r"lost ([\d,]+) \(pool_empty ([\d,]+)[^)]*\)")
+
+    def numbers(self, line):
+        match = self.LINE.search(line)
+        self.assertIsNotNone(match, line)
+        seen, written, summarised, pending, lost, _ = (int(text.replace(",", "")) for text in match.groups())
+        self.assertEqual(seen, written + summarised + pending + lost)
+        self.assertGreater(lost, 0)
+        return seen, written, summarised, pending, lost
+
+    def tool(self, *words):
+        return subprocess.run([str(TOOL), *map(str, words)], capture_output=True, text=True, cwd=self.dir, timeout=120,
+                              check=False)
+
+    def lossy(self, *arguments):
+        return self.died(self.command("--pool", "1M", "--flush-ms", "200", "--no-details"),
+                         self.soak("--rate", 0, "--threads", 8, *arguments), timeout=120)
+
+    def test_of_a_recording_that_ended_in_order(self):
+        died = self.lossy("--seconds", 0.5)
+        self.assertEqual(died.code, 0, died.stderr)
+        numbers = self.numbers(died.said[-1])
+        end = self.log().end
+        self.assertEqual(numbers, tuple(end[key] for key in ("seen", "written", "summarised", "pending", "lost")))
+        self.assertEqual(self.numbers(self.tool("report", "log.ndjson").stdout.splitlines()[-1]), numbers)
+        self.assertEqual(self.numbers(self.tool("tail", "--no-follow", "log.ndjson").stderr.splitlines()[-1]), numbers)
+        facts = json.loads(self.tool("report", "--json", "log.ndjson").stdout)["logs"][0]["ledger"]
+        self.assertEqual((facts["seen"], facts["written"], facts["summarised"], facts["pending"],
+                          facts["lost_total"]), numbers)
+        last = self.tool("recover", "log.flight").stdout.splitlines()[-1]
+        self.assertRegex(last, rf"^events seen {numbers[0]:,} = .* \+ lost {numbers[4]:,} \(pool_empty")
+
+    def test_of_one_that_was_cut_short(self):
+        died = self.lossy("--end", "segv", "--end-after-ms", 500)
+        self.assertEqual(died.code, 139)
+        numbers = self.numbers(died.said[-1])
+        ledger = recover(self.dir / "log.flight")[1]["ledger"]
+        self.assertEqual(numbers, (ledger["seen"], ledger["in_log"] + ledger["recovered"] + ledger["rotated_away"],
+                                   ledger["summarised"], ledger["in_motion"], ledger["lost"]))
+        for words in (("tail", "log.flight"), ("tail", "--name", "tock", "log.flight")):
+            self.assertEqual(self.numbers(self.tool(*words).stderr.splitlines()[-1]), numbers)
+        self.assertEqual(self.numbers(self.tool("report", "log.flight").stdout.splitlines()[-1]), numbers)
+        self.assertIn(f"lost {numbers[4]:,} (", self.tool("recover", "log.flight").stdout.splitlines()[-1])
+
+    def test_where_nothing_is_missing_there_is_none(self):
+        died = self.died(self.command(), self.soak("--seconds", 0.3))
+        self.assertEqual((died.code, len(died.said)), (0, 3), died.stderr)
+        for words in (("report", "log.ndjson"), ("tail", "--no-follow", "log.ndjson")):
+            self.assertNotIn("events seen", "".join((self.tool(*words).stdout, self.tool(*words).stderr)))
+
+
 class OutOfMemory(Run):
     """In a control group of its own with little memory."""
 

@@ -133,9 +133,10 @@ TEST(OptionTable, MalformedValueIsOneClearLineAndTheDefaultStands) {
   Options options;
   const Problems problems = parse({"GPUFLIGHT_LOG_MAX=12Q", "GPUFLIGHT_FLUSH_MS=900", "GPUFLIGHT_MODE=blackbx",
                                    "GPUFLIGHT_DETAILS=perhaps", "GPUFLIGHT_KERNELS_MAX=-1", "GPUFLIGHT_FLIGHT=off",
+                                   "GPUFLIGHT_HANG_AFTER=1001h",
                                    "PATH=/bin", "GPUFLIGHT_LOG_KEEP="},
                                   options);
-  ASSERT_EQ(problems.lines.size(), 6u);
+  ASSERT_EQ(problems.lines.size(), 7u);
   EXPECT_EQ(problems.lines[0],
             "GPUFLIGHT_LOG_MAX=\"12Q\": expected a size such as 4096, 64M or 2G, at least 1M, or 0; the default is "
             "used: 2G");
@@ -149,6 +150,9 @@ TEST(OptionTable, MalformedValueIsOneClearLineAndTheDefaultStands) {
             "GPUFLIGHT_KERNELS_MAX=\"-1\": expected a whole number from 16 to 16777216; the default is used: 16384");
   EXPECT_EQ(problems.lines[5],
             "GPUFLIGHT_FLIGHT=\"off\": expected a PATTERN|memory; the default is used: none");
+  EXPECT_EQ(problems.lines[6],
+            "GPUFLIGHT_HANG_AFTER=\"1001h\": expected a time such as 50ms, 2s or 1m from 100ms to 1000h, or 0; the "
+            "default is used: 30s");
   for (const OptionRow& row : option_table()) EXPECT_EQ(option_text(options, row), row.default_text);
 }
 

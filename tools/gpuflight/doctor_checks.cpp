@@ -189,7 +189,7 @@ Findings check_variables() {
   if (!nvtx.empty() && nvtx.find("libgpuflight") == std::string::npos) {
     findings.push_back({"nvtx", Health::kNote,
                         fmt::format("NVTX ranges go to another tool: {}", report::printable(nvtx)),
-                        "unset NVTX_INJECTION64_PATH to have them in the log"});
+                        ""});
   }
   const std::string preload = variable("LD_PRELOAD");
   if (!preload.empty()) {
@@ -237,8 +237,8 @@ Findings check_driver_files() {
   for (std::string line; std::getline(params, line);) {
     if (line.starts_with("RmProfilingAdminOnly: 1")) {
       findings.push_back({"counters", Health::kNote, "hardware counters are for administrators only",
-                          "launches, times and occupancy are recorded all the same; for counters load the driver with "
-                          "NVreg_RestrictProfilingToAdminUsers=0"});
+                          "launches and occupancy need none and are recorded all the same; other tools want the driver "
+                          "loaded with NVreg_RestrictProfilingToAdminUsers=0"});
     } else if (line.starts_with("RmProfilingAdminOnly: 0")) {
       findings.push_back({"counters", Health::kFine, "hardware counters are open to every user", ""});
     }
