@@ -89,6 +89,7 @@ class Processes(SimTest):
 class Forks(Processes):
     """Written as fork_event by the parent; nothing of ours is in a child that uses no CUDA."""
 
+    @unittest.skipIf("thread" in SANITIZE, "the sanitizer has a thread of its own")
     def test_workers_without_cuda(self):
         said = self.run_verb("workers", "4")
         self.assertEqual(self.logs(), [f"process_host.{said['parent']}.ndjson"])
@@ -108,6 +109,7 @@ class Forks(Processes):
             self.assertEqual(said[f"worker{i}_descriptors"], said["before_descriptors"])
         self.assert_unique_seq(log)
 
+    @unittest.skipIf("thread" in SANITIZE, "the sanitizer forbids threads in a forked child")
     def test_every_fork_of_a_busy_parent(self):
         said = self.run_verb("workers", "400", timeout=120)
         log = self.log_of(said["parent"])
