@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from kill_rounds import HOST, TOOL, counted, events, recover
+from kill_rounds import HOST, TOOL, Round, counted, events, recover, seeded
 from sim_host import HOSTS, SANITIZE, SLOW, Log, SimTest, environment, main, segments, started
 
 DEATH_HOST = HOSTS / "death_host"
@@ -203,6 +203,31 @@ class Summary(Run):
         exits = [event for file in self.dir.glob("*.recovered.ndjson") for event in Log(file)["exit_event"]]
         self.assertEqual([event["signal"] for event in exits], [11], "only of the program that was there at the end")
 
+    def test_one_that_is_left_behind(self):
+        # A daemon that the program has started is neither dead nor disturbed.
+        program = " ".join(self.soak())
+        wait = f"while ! [ -s {self.dir}/left.ndjson ]; do sleep 0.05; done; sleep 0.3"
+        began = time.monotonic()
+        died = self.died(self.command(log="left.ndjson"), ["bash", "-c", f"{program} > /dev/null 2>&1 & {wait}; exit 0"])
+        self.addCleanup(lambda: os.kill(self.pid_of(HOST), signal.SIGKILL))
+        self.assertEqual(died.code, 0)
+        self.assertRegex(died.stderr, r"process \d+ (\(soak_host\) )?still runs and is recorded")
+        self.assertNotIn("did not end", died.stderr)
+        self.assertEqual(list(self.dir.glob("*.recovered*")), [])
+        self.assertTrue(died.line("next: gpuflight report"))
+        self.assertEqual(recover(self.dir / "left.flight", "--dry-run")[1]["verdict"], "running")
+        self.assertLess(time.monotonic() - began, 30 * SLOW)
+
+    def test_children_that_end_with_the_program_are_waited_for(self):
+        # The shell is gone at once; its child closes its log a little later.
+        late = " ".join(self.soak("--seconds", 1.2))
+        wait = f"while ! [ -s {self.dir}/log.ndjson ]; do sleep 0.05; done; sleep 0.9"
+        died = self.died(self.command(), ["bash", "-c", f"{late} > /dev/null 2>&1 & {wait}; kill -TERM $$"])
+        self.assertEqual(died.code, 143)
+        self.assertNotIn("still runs", died.stderr)
+        self.assertNotIn("did not end its recording", died.stderr)
+        self.assertEqual(self.log().end["reason"], "exit")
+
     def test_nothing_is_said_when_quiet_but_it_is_recovered(self):
         died = self.died(self.command("--quiet"), self.soak("--end", "segv", "--end-after-ms", 300))
         self.assertEqual((died.code, died.stderr), (139, ""))
@@ -254,6 +279,29 @@ class Summary(Run):
         recover(self.dir / "log.flight", "--events", "1000", "--output", str(more))
         kernels, graphs = events([more])
         self.assertEqual(len(kernels) + len(graphs), ledger["recovered"] + 1000)
+
+    def test_black_box_killed_at_random(self):
+        rng = seeded()
+        for i in range(4):
+            folder = self.dir / f"round{i}"
+            round_ = Round(folder, "--threads", rng.randint(2, 12), "--rate", rng.choice([1000, 8000, 20000]),
+                           GPUFLIGHT_MODE="blackbox", GPUFLIGHT_POOL=rng.choice(["1M", "32M"]))
+            self.addCleanup(round_.close)
+            round_.wait_for_launches(1)
+            time.sleep(rng.random() * 2.5)
+            self.assertEqual(round_.end(signal.SIGKILL), -signal.SIGKILL)
+            launches, graphs, workers = counted(round_.counters)
+            _, said = recover(round_.flight)
+            ledger = said["ledger"]
+            self.assertTrue(ledger["balanced"], ledger)
+            causes = ledger["lost_by_cause"]
+            self.assertEqual(ledger["lost"], causes["unfinished"], ledger)
+            self.assertTrue(launches + graphs <= ledger["seen"] <= launches + graphs + 2 * workers, (launches, graphs, said))
+            report = subprocess.run([str(TOOL), "report", "--json", str(round_.flight)], capture_output=True, check=True)
+            total = json.loads(report.stdout)["totals"]
+            known = total["launches"] + total["captured"]
+            # Of launches under way while a summary was made, which of the two tells is not known to the last one.
+            self.assertTrue(abs(known - launches) <= 2 * workers, (known, launches, ledger))
 
     def test_a_cuda_error_and_its_culprit(self):
         plan = self.plan_file("errors")

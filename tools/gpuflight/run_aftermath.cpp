@@ -4,13 +4,14 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
-#include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "analysis/recovery.h"
 #include "last_line.h"
 #include "log/decoder.h"
+#include "log_target.h"
 #include "recovered_file.h"
 #include "report/ledger_text.h"
 #include "report/recovery_report.h"
@@ -23,6 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kGrace = std::chrono::milliseconds(500);
 // Who waits for the program's end may be a scheduler with little patience. The rest is left to `gpuflight recover`.
 constexpr auto kPatience = std::chrono::seconds(10);
 // What is read twice in about that time (measured: 600 MB of lines a second; compressed they are a thirtieth).
@@ -37,6 +39,18 @@ std::uint64_t lines_bytes(const std::string& log_path) {
     if (!error) total += size * (segment.ends_with(".zst") ? kCompression : 1);
   }
   return total;
+}
+
+// What ended the program may be ending its children this very moment (Ctrl-C, a scheduler): they are given the time to
+// close their logs. One that was meant to be left behind is not waited for: then the program ended well.
+void await_others(const std::vector<RecordedProcess>& processes, const event::ExitEvent& end) {
+  if (!end.signal && end.exit_code.value_or(0) == 0) return;
+  const auto deadline = Clock::now() + kGrace;
+  for (const RecordedProcess& process : processes) {
+    while (!has_session_end(process.log_path) && process_lives(process.pid, 0) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
 }
 
 void recover_one(UnfinishedRecording& unfinished, analysis::RecoveryOptions options) {
@@ -61,6 +75,7 @@ void recover_one(UnfinishedRecording& unfinished, analysis::RecoveryOptions opti
 std::vector<UnfinishedRecording> look_after(const std::vector<RecordedProcess>& processes, const event::ExitEvent& end,
                                             std::int64_t end_monotonic_ns, std::uint64_t start_ticks) {
   std::vector<UnfinishedRecording> all;
+  await_others(processes, end);
   const auto deadline = Clock::now() + kPatience;
   for (std::size_t i = 0; i < processes.size(); ++i) {
     const RecordedProcess& process = processes[i];
