@@ -58,8 +58,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::uint64_t ring_events = 0;
   while (log.next(event) == log::LogReader::Status::kEvent) {
     ring_events += std::holds_alternative<log::KernelEventLine>(event) ||
-                   std::holds_alternative<log::GraphLaunchLine>(event) || std::holds_alternative<log::ScopeLine>(event);
+                   std::holds_alternative<log::GraphLaunchLine>(event) ||
+                   std::holds_alternative<log::ScopeLine>(event) || log::api_line(event) != nullptr;
   }
+  if (log.stats().trouble_total() != 0) std::fputs(lines.c_str(), stderr);  // to see which line
   demand(log.stats().trouble_total() == 0);
   demand(ring_events == result.to_write());
   return 0;

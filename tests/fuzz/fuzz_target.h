@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <sys/mman.h>
@@ -32,8 +33,10 @@ class MemoryFile {
 };
 
 // A property that must hold whatever the input.
-inline void demand(bool holds) {
-  if (!holds) std::abort();
+inline void demand(bool holds, int line = __builtin_LINE()) {
+  if (holds) return;
+  std::fprintf(stderr, "the property in line %d does not hold\n", line);
+  std::abort();
 }
 
 }  // namespace gpuflight::fuzz
