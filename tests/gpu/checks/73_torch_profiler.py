@@ -2,6 +2,7 @@
 # we get ours.
 # limit_s: 120
 # parallel: 1
+import importlib.util
 import sys
 
 import gpu_check as g
@@ -28,10 +29,8 @@ print("value", float(x[0]))
 """
 
 with g.Check() as check:
-    try:
-        import torch
-    except ImportError as error:
-        raise g.Skip(f"torch is not installed: {error}")
+    if not importlib.util.find_spec("torch"):
+        raise g.Skip("torch is not installed")
     path = g.work("profiled.py")
     with open(path, "w") as f:
         f.write(PROGRAM)
