@@ -58,8 +58,8 @@ class Watchdog {
   }
 
   // A launch that no mark follows counts as stuck only while some thread has been waiting for it for as long: a program
-  // that launches and goes to sleep has nobody who waits. Who waits for a whole context waits for the stream whose marks
-  // are not answered, if there is one.
+  // that launches and goes to sleep has nobody who waits. Who waits for a whole context waits for the stream whose
+  // marks are not answered, if there is one.
   template <class ContextOf>
   bool waited_for(std::uint32_t stream, const StreamProgress::State& state, const std::vector<WaitingCall>& waiting,
                   const std::vector<std::uint32_t>& told, std::int64_t now_ns, ContextOf& context_of) const {

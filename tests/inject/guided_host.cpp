@@ -1,7 +1,7 @@
 // A host that does what its standard input says, a line at a time, and answers each line with one of its own: tests
 // decide while it runs when it launches, waits, dies, or lets another CUPTI client in.
 //
-//   guided_host NAME:MILLISECONDS[:FAULT] ...      its kernels; "forever" never ends, FAULT (a CUresult) kills the context
+//   guided_host NAME:MILLISECONDS[:FAULT] ...   its kernels; "forever" never ends, FAULT (a CUresult) kills the context
 //
 // Threads: main reads and does; a line that begins with "@T " is done by worker T while main reads on ("@T wait" waits
 // for it). What follows a word in brackets may be left out.

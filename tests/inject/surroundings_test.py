@@ -4,8 +4,8 @@ import os
 import shutil
 
 from guided_host import GuidedTest
-from sim_host import (HOSTS, LIBRARY, PLAYER, SANITIZE, SIM, SLOW, SimTest, environment, main, needs_python_host,
-                      quick_plan, started)
+from sim_host import (HOSTS, LIBRARY, SANITIZE, SIM, SLOW, SimTest, environment, main, needs_python_host,
+                      quick_plan)
 
 import subprocess
 import unittest
@@ -60,7 +60,8 @@ class NoDriver(SimTest):
         self.assertEqual(os.listdir(self.dir), ["stubs"])
         if not SANITIZE:
             script = f"import ctypes\nprint(ctypes.CDLL('{LIBRARY}').gpuflight_init(None, 0))"
-            run = self.run_host("python3", "-c", script, sim=False, preload=False, GPUFLIGHT_LIBCUDA=stubs / "libcuda.so.1")
+            run = self.run_host("python3", "-c", script, sim=False, preload=False,
+                                GPUFLIGHT_LIBCUDA=stubs / "libcuda.so.1")
             self.assertEqual((run.stdout, run.stderr), (b"5\n", b""))
 
 
@@ -196,26 +197,6 @@ class Clock(GuidedTest):
         self.assertEqual(times, sorted(times))
         self.assertLess(times[-1] - before[0]["launch_ns"], 30e9 * SLOW)
         self.assertEqual([e for e in log.kernels if "late" in e], [])
-
-
-@unittest.skipIf(os.geteuid() != 0 or not shutil.which("unshare"), "needs root for a container of its own")
-class Containers(SimTest):
-    def test_one_pid_in_two_containers_that_share_a_folder(self):
-        plan = quick_plan(times=20)
-        plan["threads"][0]["ops"].append({"op": "delay", "us": 300_000})
-        file = self.plan_file(plan)
-        env = environment(GPUFLIGHT_LOG=self.dir / "log.%p.ndjson", GPUFLIGHT_SIM_PLAN=file)
-        command = ("unshare", "--pid", "--fork", "--mount-proc", PLAYER, file)
-        with started(*command, env=env) as a, started(*command, env=env) as b:
-            if (a.wait(60), b.wait(60)) == (1, 1) and not list(self.dir.glob("*.ndjson")):
-                self.skipTest("no namespaces here")
-            self.assertEqual((a.returncode, b.returncode), (0, 0))
-        self.assertEqual(sorted(os.listdir(self.dir)),
-                         ["log.1.2.flight", "log.1.2.ndjson", "log.1.flight", "log.1.ndjson", "plan.json"])
-        for name in ("log.1.ndjson", "log.1.2.ndjson"):
-            log = self.log(name)
-            self.assertEqual((self.assert_balanced(log)["seen"], log.start["pid"]), (20, 1))
-            self.assertEqual(log.start["flight_path"], str(self.dir / name.replace("ndjson", "flight")))
 
 
 if __name__ == "__main__":
