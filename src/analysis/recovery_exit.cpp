@@ -51,21 +51,14 @@ bool Recovery::look_at_recovered_file(const std::string& path) {
   bool ours = false;
   std::set<std::uint64_t> missing;
   for (const Chosen& chosen : chosen_) missing.insert(missing.end(), chosen.seq.value);
-  const auto have = [&](event::Seq seq) { missing.erase(seq.value); };
   for (log::LogEvent event; reader.next(event) == log::LogReader::Status::kEvent;) {
     if (const auto* start = std::get_if<log::SessionStartLine>(&event)) {
       const event::SessionStart& s = start->session;
       ours = s.t0_unix_ns == flight_.header.t0_unix_ns && s.pid == flight_.header.pid;
     }
     if (!ours) return false;
-    if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
-      have(kernel->launch.seq);
-    } else if (const auto* graph = std::get_if<log::GraphLaunchLine>(&event)) {
-      have(graph->launch.seq);
-    } else if (const auto* scope = std::get_if<log::ScopeLine>(&event)) {
-      have(scope->event.seq);
-    } else if (const log::ApiLine* const call = log::api_line(event)) {
-      have(call->call.seq);
+    if (const auto seq = log::thread_seq(event)) {
+      missing.erase(seq->value);
     } else if (const auto* exit = std::get_if<event::ExitEvent>(&event)) {
       if (!result_.exit && exit->pid == flight_.header.pid) result_.exit = *exit;
     }

@@ -91,6 +91,16 @@ inline const ApiLine* api_line(const LogEvent& event) {
   return std::get_if<ApiLine>(&event);
 }
 
+// The number of an event of one of the program's threads, which stands in the flight file too; nothing for the
+// recorder's own lines.
+inline std::optional<event::Seq> thread_seq(const LogEvent& event) {
+  if (const auto* kernel = std::get_if<KernelEventLine>(&event)) return kernel->launch.seq;
+  if (const auto* graph = std::get_if<GraphLaunchLine>(&event)) return graph->launch.seq;
+  if (const auto* scope = std::get_if<ScopeLine>(&event)) return scope->event.seq;
+  if (const ApiLine* const call = api_line(event)) return call->call.seq;
+  return std::nullopt;
+}
+
 // Position in LogEvent.
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,

@@ -74,7 +74,7 @@ class Run(SimTest):
             if entry.name.isdigit():
                 try:
                     ours = f"{self.dir}/counters\0".encode() in (entry / "cmdline").read_bytes()
-                    if os.readlink(entry / "exe") == str(program) and ours:
+                    if os.readlink(entry / "exe") == os.path.realpath(program) and ours:
                         return int(entry.name)
                 except OSError:
                     pass
@@ -300,6 +300,10 @@ class Summary(Run):
             report = subprocess.run([str(TOOL), "report", "--json", str(round_.flight)], capture_output=True, check=True)
             total = json.loads(report.stdout)["totals"]
             known = total["launches"] + total["captured"]
+            # In a folder the log and what was recovered are one recording.
+            folder_report = subprocess.run([str(TOOL), "report", "--json", str(folder)], capture_output=True, check=True)
+            facts = json.loads(folder_report.stdout)
+            self.assertEqual((facts["totals"]["launches"], len(facts["logs"])), (total["launches"], 1))
             # Of launches under way while a summary was made, which of the two tells is not known to the last one.
             self.assertTrue(abs(known - launches) <= 2 * workers, (known, launches, ledger))
 

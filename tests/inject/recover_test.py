@@ -117,6 +117,32 @@ class Recover(SimTest):
         shown = [line for line in tail.stdout.splitlines() if line.startswith(kinds)]
         self.assertEqual(len(shown), len(kernels) + len(graphs))
 
+    def test_recovered_while_it_ran_and_again_later(self):
+        # The same events may be in several recovered files, and in the log by now: a folder is one recording.
+        round_ = self.round("twice", "--threads", 4, "--rate", 4000, GPUFLIGHT_FLUSH_MS="200")
+        round_.wait_for_launches(1500)
+        first = recover(round_.flight)[1]
+        self.assertGreater(first["ledger"]["recovered"], 0, first)
+        round_.wait_for_launches(3000)
+        round_.end(signal.SIGKILL)
+        last = recover(round_.flight)[1]
+        self.assertEqual(last["written_to"], str(round_.folder / "log.recovered.2.ndjson"))
+        self.assertEqual(recover(round_.flight)[1]["written_to"], None, "nothing new")
+        files = [*segments(round_.log), *sorted(round_.folder.glob("log.recovered*"))]
+        everything = {seq for kind in events(files) for seq in kind}
+        report = subprocess.run([str(TOOL), "report", "--json", str(round_.folder)], capture_output=True, check=True)
+        facts = json.loads(report.stdout)
+        self.assertEqual(len(facts["logs"]), 1)
+        log = facts["logs"][0]
+        self.assertEqual(log["launches"] + log["captured"] + log["graph_launches"], len(everything))
+        one_by_one = subprocess.run([str(TOOL), "report", "--json", *map(str, files)], capture_output=True, check=True)
+        self.assertEqual(json.loads(one_by_one.stdout)["totals"], facts["totals"])
+        # One that has the name but is of another recording is a log of its own.
+        (round_.folder / "log.recovered.3.ndjson").write_bytes(
+            round_.log.read_bytes().replace(b'"t0_unix_ns":', b'"t0_unix_ns":1', 1))
+        report = subprocess.run([str(TOOL), "report", "--json", str(round_.folder)], capture_output=True, check=True)
+        self.assertEqual(len(json.loads(report.stdout)["logs"]), 2)
+
     def test_context_that_died_is_a_cuda_error(self):
         self.play("errors", expect=0)
         code, said = recover(self.dir / "log.flight")

@@ -22,11 +22,11 @@ namespace gpuflight::cli {
 namespace {
 
 std::string newest_log(const std::string& folder) {
-  const std::vector<std::string> logs = expand_logs({folder});
-  return *std::max_element(logs.begin(), logs.end(), [](const std::string& a, const std::string& b) {
-    std::error_code error;
-    return fs::last_write_time(a, error) < fs::last_write_time(b, error);
-  });
+  const std::vector<LogInput> logs = expand_logs({folder});
+  return std::max_element(logs.begin(), logs.end(), [](const LogInput& a, const LogInput& b) {
+           std::error_code error;
+           return fs::last_write_time(a.path, error) < fs::last_write_time(b.path, error);
+         })->path;
 }
 
 std::string log_of_flight_file(const std::string& path) {

@@ -63,9 +63,7 @@ int report_verb(const Arguments& arguments) {
   options.sort = *report::sort_by(sort);
   options.colour = wants_colour(colour);
   analysis::LogSummary summary(*analysis::group_by(by));
-  for (const std::string& log : expand_logs(logs)) {
-    scan_log(log, summary, std::chrono::steady_clock::time_point::max(), true);
-  }
+  for (const LogInput& input : expand_logs(logs)) scan_input(input, summary, true);
   const std::string text = json  ? render_json(summary, options)
                            : csv ? render_csv(summary, options)
                                  : render_text(summary, options);
