@@ -217,7 +217,7 @@ class CannotBeDone(GuidedTest):
     def test_a_recording_that_is_over(self):
         host = self.guided()
         host.do("launch k 3", "api shutdown 5000")
-        self.refused("pause", host.pid, words="has ended")
+        self.refused("pause", host.pid, words=f"the recording of process {host.pid} has ended")
 
     def test_without_a_flight_file(self):
         host = self.guided(GPUFLIGHT_FLIGHT="memory")

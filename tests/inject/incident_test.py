@@ -202,14 +202,14 @@ class Hangs(GuidedTest):
         self.assertEqual([h["stream"] for h in said["hangs"]], [begin["stream"]])
 
     def test_a_pause_is_no_hang(self):
-        host = self.guided("long:300", "k:0.001", GPUFLIGHT_HANG_AFTER="500ms")
+        host = self.guided("long:300", "k:0.001", GPUFLIGHT_HANG_AFTER="900ms")
         host.do("stream a", "stream b", "@u launch k 7 b", "@u wait", "@t launch long 1 a", "@t sync")
         time.sleep(0.05)
         self.assertEqual(host.do("api pause 0"), "0")
         self.assertEqual(host.do("@t wait"), "0")  # its return was not seen
-        time.sleep(0.8)
+        time.sleep(1.1)
         self.assertEqual(host.do("api resume"), "0")
-        time.sleep(0.8)
+        time.sleep(1.1)
         self.assertEqual(host.do("launch k"), "0")
         host.end()
         self.assertEqual(self.log()["hang_event"], [])
