@@ -18,7 +18,7 @@ std::int64_t monotonic_ns() {
 
 HotPage& page() {
   static HotPage* const one = new HotPage{};
-  one->counter.store(0);
+  one->scale.store(0);
   return *one;
 }
 
