@@ -54,8 +54,9 @@ HotPage* HotPage::create() noexcept {
 std::optional<std::int64_t> CostCounters::median_ns() const noexcept {
   std::uint64_t total = 0;
   for (const auto& bucket : samples_) total += bucket.load(std::memory_order_relaxed);
+  if (total < kFewestSamples) return std::nullopt;
   std::uint64_t below = 0;
-  for (std::size_t i = 0; i < kBuckets && total > 0; ++i) {
+  for (std::size_t i = 0; i < kBuckets; ++i) {
     below += samples_[i].load(std::memory_order_relaxed);
     if (2 * below >= total) return static_cast<std::int64_t>(i) * kBucketNs + kBucketNs / 2;
   }

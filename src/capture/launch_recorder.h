@@ -31,6 +31,7 @@ namespace gpuflight::capture {
 struct CostCounters {
   static constexpr std::int64_t kBucketNs = 4;
   static constexpr std::size_t kBuckets = 512;
+  static constexpr std::uint64_t kFewestSamples = 16;  // the first ones pay for cold caches and page faults
 
   std::atomic<std::uint64_t> misses{0};
 
@@ -38,7 +39,7 @@ struct CostCounters {
     const auto bucket = static_cast<std::size_t>(ns / kBucketNs);
     samples_[bucket < kBuckets ? bucket : kBuckets - 1].fetch_add(1, std::memory_order_relaxed);
   }
-  std::optional<std::int64_t> median_ns() const noexcept;
+  std::optional<std::int64_t> median_ns() const noexcept;  // null: too few samples to speak of
 
  private:
   std::array<std::atomic<std::uint64_t>, kBuckets> samples_{};

@@ -171,7 +171,7 @@ struct SessionEnd {
   Ledger ledger;
   std::uint64_t bytes_written = 0;
   std::uint64_t recorder_cpu_ns = 0;  // CPU time of our own threads
-  std::optional<std::int64_t> added_ns_per_launch;  // our part of a launch callback, sampled; null: not known
+  std::optional<std::int64_t> added_ns_per_launch;  // our part of a launch callback, sampled; null: too few samples
   std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
   std::uint64_t kernels = 0, configs = 0;
 };

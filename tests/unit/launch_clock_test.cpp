@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "capture/launch_clock.h"
+#include "capture/launch_recorder.h"
 
 namespace gpuflight::capture {
 namespace {
@@ -71,4 +72,13 @@ TEST(LaunchClock, ReadersAreNeverFarOffWhileItIsRecalibrated) {
 }
 
 }  // namespace
+
+TEST(OwnCost, IsToldFromEnoughSamplesOnly) {
+  CostCounters cost;
+  for (std::uint64_t i = 1; i < CostCounters::kFewestSamples; ++i) cost.add(50);
+  EXPECT_EQ(cost.median_ns(), std::nullopt);
+  cost.add(1'000'000);
+  EXPECT_EQ(cost.median_ns(), 50);
+}
+
 }  // namespace gpuflight::capture
