@@ -288,7 +288,7 @@ class Starved(SimTest):
             if not log.exists() or not log.read_bytes():
                 self.assertIn(b"gpuflight: ", run.stderr, number)  # nothing is recorded, and it is said
                 continue
-            end = self.assert_balanced(self.log(log), lost=None, pending=None)
+            end = self.assert_balanced(self.log(log, validate=False), lost=None, pending=None)
             self.assertLessEqual(end["seen"], 541)
 
     def test_all_are_refused(self):

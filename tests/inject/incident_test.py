@@ -32,7 +32,7 @@ class Errors(GuidedTest):
             with self.subTest(name):
                 self.in_folder(name)
                 host = self.guided("k:0.001", f"bad:1:{code}")
-                host.do("stream a", "launch k 300 a")
+                host.do("stream a", "launch k 60 a")
                 time.sleep(0.05)  # what came before is marked off as soon as the next launch comes
                 self.assertEqual(host.do("launch bad 1 a 77"), "0")
                 self.assertEqual(host.do("sync a"), str(code))
@@ -154,12 +154,13 @@ class Hangs(GuidedTest):
         self.assertEqual(begin["stream"], log.kernels[0]["stream"])
 
     def test_what_is_no_hang(self):
-        host = self.guided("long:1500", "k:0.001", "bad:1:700", GPUFLIGHT_HANG_AFTER="2s" if not SANITIZE else "5s")
+        after = 1.5 if not SANITIZE else 5
+        host = self.guided("long:1000", "k:0.001", "bad:1:700", GPUFLIGHT_HANG_AFTER=f"{after * 1000:.0f}ms")
         host.do("stream a", "stream b", "launch long 1 a", "sync a")  # long, yet it finishes
         host.do("launch k 7 b")  # not all of them marked, and nobody waits
-        time.sleep(2.5 if not SANITIZE else 5.5)
+        time.sleep(after + 0.3)
         host.do("launch bad 1 a", "sync a")  # dead is not hung
-        time.sleep(2.5 if not SANITIZE else 5.5)
+        time.sleep(after + 0.3)
         host.end()
         log = self.log()
         self.assertEqual((len(log["error_event"]), log["hang_event"]), (1, []))
