@@ -56,6 +56,8 @@ void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
 }
 
 std::uint64_t Drain::round() noexcept {
+  const std::int64_t now = parts_.launches.now_ns();
+  second_ends_ns_ = now - second_began_ns_ >= kSecond ? now : 0;
   write_new_devices();
   waiting_.clear();
   std::uint64_t taken = 0;
@@ -119,7 +121,8 @@ void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       if (parts_.watch != nullptr) parts_.watch->on_launch(launch);
       if (rule_ && rule_->matches(launch)) rule_matched_ = true;
       summarise = summarise || summarising_;
-      if (summarise && !second_.add(launch)) {
+      const bool of_next = second_ends_ns_ != 0 && launch.launch_ns > second_ends_ns_;
+      if (summarise && !(of_next ? next_second_ : second_).add(launch)) {
         ++write_failed_;
         return;
       }
@@ -275,16 +278,21 @@ void Drain::say(event::Notice notice) noexcept {
 }
 
 void Drain::write_due_summaries(bool now) noexcept {
-  const std::int64_t time = parts_.launches.now_ns();
-  if (!now && time - second_began_ns_ < kSecond) return;
-  second_.take(second_began_ns_, time, [&](event::KernelSummary& summary) {
+  if (second_ends_ns_ == 0 && !now) return;
+  if (second_ends_ns_ != 0) write_second(std::exchange(second_ends_ns_, 0));
+  if (now) write_second(parts_.launches.now_ns());
+  // Back to events only here, so that whole seconds are summed up.
+  if (summarising_ && !now && !parts_.sink.must_summarise(second_began_ns_)) summarise(false);
+  flush();
+}
+
+void Drain::write_second(std::int64_t ends_ns) noexcept {
+  second_.take(second_began_ns_, ends_ns, [&](event::KernelSummary& summary) {
     summary.seq = own_seq();
     log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
   });
-  second_began_ns_ = time;
-  // Back to events only here, so that whole seconds are summed up.
-  if (summarising_ && !now && !parts_.sink.must_summarise(time)) summarise(false);
-  flush();
+  second_began_ns_ = ends_ns;
+  std::swap(second_, next_second_);
 }
 
 void Drain::note_waiting(const flight::Record& record) noexcept {

@@ -95,6 +95,7 @@ class Drain final : public log::SegmentPrologue {
   };
 
   std::uint64_t drain_slot(std::uint32_t slot) noexcept;
+  void write_second(std::int64_t ends_ns) noexcept;
   void take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   bool write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   void count_kernel(const event::KernelLaunch& launch) noexcept;
@@ -134,8 +135,11 @@ class Drain final : public log::SegmentPrologue {
   std::uint64_t buffered_events_ = 0;
   std::int64_t newest_ns_ = 0;
   std::uint64_t own_counter_ = 1;  // 0 is session_start's
-  Summariser second_, session_summary_;
+  // A launch belongs to the second in which it was made, whenever its record is taken: recover tells by that time alone
+  // which events the last summary has.
+  Summariser second_, next_second_, session_summary_;
   std::int64_t second_began_ns_ = 0;
+  std::int64_t second_ends_ns_ = 0;  // of the summary that this round completes; 0: none is due
   bool summarising_ = false;
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
