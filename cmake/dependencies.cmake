@@ -5,15 +5,25 @@ if(CMAKE_CROSSCOMPILING)
   list(APPEND CMAKE_PREFIX_PATH /usr)
   file(GLOB gpuflight_host_cmake /usr/lib/*-linux-gnu/cmake)
   foreach(dir IN LISTS gpuflight_host_cmake)
-    list(APPEND CMAKE_PREFIX_PATH ${dir}/fmt ${dir}/spdlog)
+    list(APPEND CMAKE_PREFIX_PATH ${dir}/fmt)
   endforeach()
 endif()
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+
+# fmt as an archive; other versions than the distributions' have other insides, and are compiled into each file.
+if(fmt_VERSION VERSION_GREATER_EQUAL 9.1 AND fmt_VERSION VERSION_LESS 10)
+  add_library(gpuflight_fmt STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/fmt_archive.cpp)
+  get_target_property(gpuflight_fmt_include fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(gpuflight_fmt SYSTEM PUBLIC ${gpuflight_fmt_include})
+  gpuflight_template_code(gpuflight_fmt ONE_THREAD)
+else()
+  add_library(gpuflight_fmt INTERFACE)
+  target_link_libraries(gpuflight_fmt INTERFACE fmt::fmt-header-only)
+endif()
 
 # zstd::libzstd_static, whatever the distribution's package describes.
 if(NOT CMAKE_CROSSCOMPILING)

@@ -14,7 +14,7 @@ case $scope in
   *) echo "usage: tools/setup.sh [build]" >&2; exit 2 ;;
 esac
 
-build_packages=(g++ cmake ninja-build pkg-config python3 python3-venv libfmt-dev libspdlog-dev nlohmann-json3-dev
+build_packages=(g++ cmake ninja-build pkg-config python3 python3-venv libfmt-dev nlohmann-json3-dev
                 libcli11-dev libzstd-dev libsimdjson-dev libgtest-dev libbenchmark-dev)
 test_packages=(ccache g++-aarch64-linux-gnu jq zstd locales)
 # The wheels of toolkit 13.0; the toolkit itself serves just as well.
