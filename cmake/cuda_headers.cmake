@@ -1,6 +1,15 @@
 # gpuflight_cuda_headers: cuda.h, cuda_occupancy.h and cupti.h as include directories, nothing to link. Sought in the
 # order: -DGPUFLIGHT_CUDA_INCLUDE, CUDA_HOME, CUDA_PATH, /usr/local/cuda, the pip wheels that tools/setup.sh fetches.
 set(GPUFLIGHT_CUDA_INCLUDE "" CACHE STRING "Folder (or list of folders) with cuda.h, cuda_occupancy.h and cupti.h")
+set(GPUFLIGHT_CUDA_HEADERS "required" CACHE STRING "none: build only what needs no CUDA headers, which reads records")
+set_property(CACHE GPUFLIGHT_CUDA_HEADERS PROPERTY STRINGS required none)
+
+if(GPUFLIGHT_CUDA_HEADERS STREQUAL "none")
+  set(GPUFLIGHT_NVCC "")
+  message(STATUS "CUDA headers: none. Built are the command line and what it reads records with. Not built: "
+                 "libgpuflight.so, the simulated device, the examples and their tests.")
+  return()
+endif()
 
 set(gpuflight_cuda_candidates ${GPUFLIGHT_CUDA_INCLUDE})
 if(NOT GPUFLIGHT_CUDA_INCLUDE)
@@ -33,7 +42,8 @@ if(gpuflight_cuda_missing)
   list(JOIN gpuflight_cuda_missing ", " missing)
   list(JOIN gpuflight_cuda_candidates "\n  " searched)
   message(FATAL_ERROR "CUDA headers not found: ${missing}. Searched:\n  ${searched}\n"
-                      "Run tools/setup.sh, which fetches them, or give -DGPUFLIGHT_CUDA_INCLUDE=FOLDER.")
+                      "Run tools/setup.sh, which fetches them, or give -DGPUFLIGHT_CUDA_INCLUDE=FOLDER, or "
+                      "-DGPUFLIGHT_CUDA_HEADERS=none for the command line alone, which reads records.")
 endif()
 list(JOIN gpuflight_cuda_dirs " " gpuflight_cuda_dirs_text)
 message(STATUS "CUDA headers: ${gpuflight_cuda_dirs_text}")
