@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds and tests everything that runs without a GPU: release build with all tests, the same units and the simulated
-# device under AddressSanitizer+UBSan and under ThreadSanitizer, and a cross compile for aarch64.
+# Builds and tests everything that runs without a GPU: release build with all tests; the unit tests and those on
+# the simulated device under AddressSanitizer and UBSan, those of them with threads under ThreadSanitizer; a cross compile
+# for aarch64.
 #
 #   tools/test.sh [--quick] [--no-sanitizers]
 #     --quick          the release build and its tests only
@@ -23,7 +24,13 @@ begin=$SECONDS
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-stage() { echo; echo "== $* ($((SECONDS - begin)) s)"; }
+# Ends the stage before, and says how long it took.
+stage_name= stage_begin=$begin stage_times=()
+stage() {
+  [ -z "$stage_name" ] || stage_times+=("$(printf '%5d s  %s' $((SECONDS - stage_begin)) "$stage_name")")
+  stage_name=$* stage_begin=$SECONDS
+  [ $# -eq 0 ] || { echo; echo "== $* (at $((SECONDS - begin)) s)"; }
+}
 
 # A step counts as one test: it passes or it fails, and what follows still runs.
 step() {  # what, command...
@@ -40,21 +47,23 @@ step() {  # what, command...
 
 # Configures and builds; quiet unless it fails.
 build() {  # preset, targets...
-  local preset=$1
+  local preset=$1 options=()
   shift
-  cmake --preset "$preset" >"$logs/configure" 2>&1 || { cat "$logs/configure"; return 1; }
+  # The examples are only compiled where there is no GPU to run them on: for the oldest and the newest.
+  [ "$preset" = release ] && [ ! -e /dev/nvidiactl ] && options=(-DCMAKE_CUDA_ARCHITECTURES="75-real;120-real")
+  cmake --preset "$preset" "${options[@]}" >"$logs/configure" 2>&1 || { cat "$logs/configure"; return 1; }
   cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"} >"$logs/build" 2>&1 || {
     grep -vE '^\[[0-9]+/[0-9]+\]' "$logs/build" | head -n 200
     return 1
   }
-  # Warnings are faults: they end here, not in a user's build.
-  if grep -q 'warning:' "$logs/build"; then
-    grep -A5 'warning:' "$logs/build" | head -n 100
-    return 1
-  fi
 }
 
-has_target() { ninja -C "build/$1" -t query "$2" >/dev/null 2>&1; }
+# Warnings are faults: they end here, not in a user's build.
+no_warnings() {
+  grep -q 'warning:' "$logs/build" || return 0
+  grep -A5 'warning:' "$logs/build" | head -n 100
+  return 1
+}
 
 # Runs ctest and adds up what it says.
 tests() {  # preset, ctest arguments...
@@ -77,14 +86,6 @@ tests() {  # preset, ctest arguments...
   [ "$result" -eq 0 ] || [ "$bad" -gt 0 ] || failed=$((failed + 1))
 }
 
-sanitized() {  # preset
-  local preset=$1 targets=(unit_tests)
-  cmake --preset "$preset" >"$logs/configure" 2>&1 || cat "$logs/configure"
-  has_target "$preset" sim_tests && targets+=(sim_tests)
-  step "$preset build" build "$preset" "${targets[@]}" || return
-  tests "$preset" -L '^(unit|sim)$'
-}
-
 stage "setup"
 tools/setup.sh || exit 1
 export LOCPATH=$PWD/.deps/locale
@@ -94,24 +95,39 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktra
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 stage "release: build"
-step "release build" build release && {
+if step "release: build" build release; then
+  step "release: no warnings" no_warnings
   stage "release: tests"
   tests release
+fi
+
+# Of the tests under a sanitizer none measures time and most wait for most of it, so more of them run at once.
+sanitized() {  # name, preset, labels, targets...
+  local name=$1 preset=$2 labels=$3
+  shift 3
+  stage "$name: build"
+  if step "$name: build" build "$preset" "$@"; then
+    step "$name: no warnings" no_warnings
+    stage "$name: tests"
+    tests "$preset" -L "$labels" -j $((2 * jobs))
+  fi
 }
 
 if [ -z "$quick" ]; then
   if [ -n "$sanitizers" ]; then
-    stage "AddressSanitizer and UBSan"
-    sanitized asan
-    stage "ThreadSanitizer"
-    sanitized tsan
+    sanitized "AddressSanitizer and UBSan" asan '^(unit|unit_threads|sim)$' unit_tests sim_tests
+    sanitized "ThreadSanitizer, what has threads" tsan '^(unit_threads|sim)$' thread_tests sim_tests
   fi
   stage "aarch64: cross compile"
-  step "aarch64 build" build aarch64 parts gpuflight &&
-    step "aarch64 symbols" tools/check_symbols.py --undefined 'ZSTD_*' build/aarch64/lib/libgpuflight.so
+  if step "aarch64: build" build aarch64 parts gpuflight; then
+    step "aarch64: no warnings" no_warnings
+    step "aarch64: symbols" tools/check_symbols.py --undefined 'ZSTD_*' build/aarch64/lib/libgpuflight.so
+  fi
 fi
+stage
 
 echo
+printf '%s\n' "${stage_times[@]}"
 echo "tools/test.sh took $((SECONDS - begin)) s"
 echo "tests: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
