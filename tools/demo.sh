@@ -18,7 +18,18 @@ sys.exit(ctypes.CDLL("libcuda.so.1").cuInit(0))
 PY
 }
 
-show() { echo "\$ $*"; "$@"; }
+# Prints a command as it may be copied into a shell, and runs it.
+show() {
+  local word line='$'
+  for word in "$@"; do
+    case $word in
+      *[!A-Za-z0-9_./:=,+@%-]*) line+=" '${word//\'/\'\\\'\'}'" ;;
+      *) line+=" $word" ;;
+    esac
+  done
+  echo "$line"
+  "$@"
+}
 
 tools/setup.sh build
 
@@ -43,15 +54,16 @@ trap 'rm -f "$log"' EXIT
   >"$log" 2>&1 || { cat "$log"; exit 1; }
 
 rm -rf "$out"
+[ "$OLDPWD" = "$PWD" ] || { echo; echo "\$ cd $PWD"; }
 gpuflight=$build/bin/gpuflight
 if [ $device = real ]; then
   say "recording a block reduction on this machine's GPU"
   show "$gpuflight" run --log "$out/demo.ndjson" -- $build/examples/block_reduce_naive
 else
   say "recording the same launches on a simulated sm_86 board: no GPU takes part, times are invented by the simulator"
-  export LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  show export "LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  show export "GPUFLIGHT_SIM_PLAN=$PWD/tests/plans/article_sm86.json"
   # Named, because a libcupti of a toolkit would be found first, and it knows no simulated driver.
-  export GPUFLIGHT_SIM_PLAN=$PWD/tests/plans/article_sm86.json
   show "$gpuflight" run --cupti $build/sim/libcupti.so.13 --log "$out/demo.ndjson" -- \
     $build/sim/gpuflight-play tests/plans/article_sm86.json
 fi
