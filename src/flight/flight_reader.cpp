@@ -297,12 +297,9 @@ void FlightReader::read_chunk(const Sections& sections, std::uint32_t index, std
     const std::uint32_t slot_plus_one = before.get().slot_plus_one.load();
     const std::uint32_t committed = before.get().committed.load();
     const std::uint64_t first_counter = before.get().first_counter.load();
-    if (slot_plus_one == 0) {
-      if (committed != 0) contents.count(FlightTrouble::kBadChunk);
-      return;
-    }
+    if (slot_plus_one == 0 && committed == 0) return;
     // Slot 0 is the recorder's own and has no ring.
-    if (slot_plus_one == 1 || slot_plus_one > sections.slot_count || committed > sections.records_per_chunk ||
+    if (slot_plus_one <= 1 || slot_plus_one > sections.slot_count || committed > sections.records_per_chunk ||
         before.get().taken.load() > committed || first_counter >> event::kSeqCounterBits != 0) {
       // Torn while the recorder takes it into use: the next look finds it whole.
       if (attempt + 1 < kChunkTries) continue;
