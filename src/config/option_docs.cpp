@@ -35,8 +35,9 @@ std::string options_markdown() {
       "     GPUFLIGHT_TEST_UPDATE_DOCS=1 build/release/tests/unit/config_test --gtest_filter='*Docs*' -->\n\n"
       "Each option is an environment variable, a flag of `gpuflight run`, and a field of `gpuflight::Options` or\n"
       "a name for its `set` and for `gpuflight_init` in C. The environment wins over the program. A value that cannot\n"
-      "be understood, or a `GPUFLIGHT_` variable that is none of these, is reported in one line; the default is used\n"
-      "and the program runs. An empty variable counts as unset.\n\n"
+      "be understood, or a `GPUFLIGHT_` variable that is none of these, is reported in one line, in the log, with\n"
+      "`--verbose` on stderr too, and by `gpuflight doctor`; the default is used and the program runs. An empty variable\n"
+      "counts as unset.\n\n"
       "Sizes take the suffixes K, M, G and T (1024 each); times take ms, s, m and h; switches take on or off, yes or\n"
       "no, true or false, 1 or 0.\n";
   for (std::size_t group = 0; group < kOptionGroupCount; ++group) {

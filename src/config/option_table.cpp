@@ -78,8 +78,8 @@ constexpr std::array kTable = {
                "COMMAND", kTrouble,
                "Shell command run when a stream hangs; it gets GPUFLIGHT_HANG_PID, _STREAM, _SECONDS and _KERNEL"),
     string_row("dump_when", "GPUFLIGHT_DUMP_WHEN", "--dump-when", nullptr, &Options::dump_when, "", "RULE", kTrouble,
-               "blackbox: write the last events when a launch matches, as in \"duration_ns > 5e6\"; fields duration_ns, "
-               "queue_ns, call_ns, status"),
+               "blackbox: write the last events when a launch matches, as in \"call_ns > 1e6\"; fields call_ns, "
+               "status, and, once GPU times are recorded, duration_ns, queue_ns"),
     OptionRow{"dump_events", "GPUFLIGHT_DUMP_EVENTS", "--dump-events", nullptr, kCount, &Options::dump_events,
               "100000", "N", 1, kNoMax, false, 0, kTrouble, "blackbox: how many of the last events a dump writes at most"},
 

@@ -59,7 +59,7 @@ std::optional<DumpRule> DumpRule::parse(std::string_view text, std::string& prob
   if (good) return rule;
   problem = "dump_when \"" + std::string(whole.substr(0, 80)) +
             "\": expected FIELD OP NUMBER with FIELD one of duration_ns, queue_ns, call_ns, status and OP one of "
-            "> >= < <= == !=, such as \"duration_ns > 5e6\"; no rule is in force";
+            "> >= < <= == !=, such as \"call_ns > 1e6\"; no rule is in force";
   return std::nullopt;
 }
 

@@ -25,6 +25,34 @@ class Usage(FolderTest):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("gpuflight run", done.stdout)
 
+    def test_words_on_stderr_never_change_the_exit_code(self):
+        reader, gone = os.pipe()
+        os.close(reader)
+        self.addCleanup(os.close, gone)
+        full = os.open("/dev/full", os.O_WRONLY)
+        self.addCleanup(os.close, full)
+        cases = [(["nosuch"], 2), (["report"], 2), (["report", "no/such/log"], 1), (["recover", "no.flight"], 1),
+                 (["dump", "abc"], 2), (["run", "--", "/no/such/program"], 127), (["run", "--", "sh", "-c", "exit 7"], 7)]
+        for words, code in cases:
+            for stderr in (gone, full):
+                done = subprocess.run([TOOL, *words], stdout=subprocess.PIPE, stderr=stderr, timeout=60, env=environment())
+                self.assertEqual((done.returncode, done.stdout), (code, b""), (words, stderr))
+            closed = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", TOOL, *words], stdout=subprocess.PIPE, timeout=60,
+                                    env=environment())
+            self.assertEqual((closed.returncode, closed.stdout), (code, b""), (words, "closed"))
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        for words in (["version"], ["--help"], ["doctor", "--json"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([TOOL, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, env=environment())
+            self.assertEqual((done.returncode, done.stderr), (1, b"gpuflight: cannot write the output\n"), words)
+
+    def test_descriptors_closed_before_the_start_stay_closed_for_the_program(self):
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&- 2>&-', "sh", TOOL, "run", "--", "sh", "-c",
+                               "ls /proc/$$/fd | tr '\\n' ' '"], stdout=subprocess.PIPE, timeout=60, env=environment())
+        self.assertNotIn(b"0 ", done.stdout)
+        self.assertNotIn(b"2 ", done.stdout)
+
     def test_help_of_each_verb_has_examples(self):
         for verb in VERBS:
             for words in ((verb, "--help"), ("help", verb)):

@@ -30,7 +30,7 @@ class Progress {
  public:
   Progress(bool wanted, std::uint64_t total) : wanted_(wanted && stderr_is_terminal()), total_(total) {}
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) say("\r\033[K");
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -41,11 +41,11 @@ class Progress {
     last_ = now;
     shown_ = true;
     if (total_ > 0) {
-      fmt::print(stderr, "\rreading: {:3.0f}% of {}\033[K",
+      say("\rreading: {:3.0f}% of {}\033[K",
                  100.0 * static_cast<double>(std::min(done, total_)) / static_cast<double>(total_),
                  report::bytes_text(total_));
     } else {
-      fmt::print(stderr, "\rreading: {}\033[K", report::bytes_text(done));
+      say("\rreading: {}\033[K", report::bytes_text(done));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "failure.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace gpuflight::cli {
@@ -16,7 +17,7 @@ namespace {
 
 int dispatch(const Arguments& all) {
   if (all.empty()) {
-    fmt::print(stderr, "{}", short_help());
+    say_text(short_help());
     return kExitUsage;
   }
   std::string name = all.front();
@@ -47,16 +48,20 @@ int guarded(const Arguments& all) {
     return dispatch(all);
   } catch (const UsageError& error) {
     const std::string verb = error.verb().empty() ? "" : " " + error.verb();
-    fmt::print(stderr, "gpuflight{}: {} (see 'gpuflight{} --help')\n", verb, error.what(), verb);
+    say("gpuflight{}: {} (see 'gpuflight{} --help')\n", verb, error.what(), verb);
     return error.exit_code();
   } catch (const Failure& error) {
-    fmt::print(stderr, "gpuflight: {}\n", error.what());
+    say("gpuflight: {}\n", error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "gpuflight: out of memory\n");
+    say("gpuflight: out of memory\n");
     return kExitFailure;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpuflight: internal error: {}\n", error.what());
+    if (std::ferror(stdout) != 0) {  // fmt throws then
+      say("gpuflight: cannot write the output\n");
+      return kExitFailure;
+    }
+    say("gpuflight: internal error: {}\n", error.what());
     return kExitFailure;
   }
 }
@@ -65,12 +70,11 @@ int guarded(const Arguments& all) {
 }  // namespace gpuflight::cli
 
 int main(int argc, char** argv) {
+  gpuflight::cli::occupy_standard_descriptors();
   const int code = gpuflight::cli::guarded({argv + 1, argv + argc});
   // `gpuflight report | head` closes our output early: that is the reader's good right, not an error of ours. A full
-  // disk behind it is one, and shows only now.
-  if (std::fflush(stdout) != 0 && code == 0) {
-    std::fputs("gpuflight: cannot write the output\n", stderr);
-    return gpuflight::cli::kExitFailure;
-  }
-  return code;
+  // disk behind it is one, and may show only now.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  gpuflight::cli::say("gpuflight: cannot write the output\n");
+  return code != 0 ? code : gpuflight::cli::kExitFailure;
 }

@@ -21,8 +21,8 @@ constexpr const char* kExamples =
     "  gpuflight recover gpuflight/train.4711.flight\n"
     "  gpuflight recover --output - train.4711.flight | jq -r .name\n"
     "  gpuflight recover --json train.4711.flight | jq .ledger\n"
-    "\nExit codes: 0 the recording ended in order or still runs, 3 a CUDA error, 4 the process stopped and nothing\n"
-    "says why (or cannot be seen from here), 1 the file cannot be read, 2 usage.\n";
+    "\nExit codes: 0 the recording ended in order or still runs, 3 a CUDA error, 4 the process ended without\n"
+    "closing its recording (or cannot be seen from here), 1 the file cannot be read, 2 usage.\n";
 
 int exit_code(const analysis::RecoveryResult& result) {
   switch (result.verdict) {
@@ -77,8 +77,11 @@ int recover_verb(const Arguments& arguments) {
   }
   if (!dry) how.written_to = write_recovered(recovery, output);
   const std::string text = json ? render_recovery_json(recovery, how) : render_recovery_text(recovery, how);
-  std::FILE* const out = output == "-" && !dry ? stderr : stdout;
-  std::fwrite(text.data(), 1, text.size(), out);
+  if (output == "-" && !dry) {
+    say_text(text);
+  } else {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
   return exit_code(recovery.result());
 }
 

@@ -21,6 +21,7 @@
 #include "run_environment.h"
 #include "run_manifest.h"
 #include "run_summary.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace fs = std::filesystem;
@@ -156,7 +157,7 @@ int run_verb(const Arguments& arguments) {
     config::set_option(asked, "GPUFLIGHT_QUIET", given->second);
   }
   if (!asked.quiet) {
-    for (const std::string& remark : environment.remarks) fmt::print(stderr, "gpuflight: {}\n", remark);
+    for (const std::string& remark : environment.remarks) say("gpuflight: {}\n", remark);
   }
   const OomCounters before = OomCounters::now();
   const ChildResult result = run_child(path, program, environment.merged());
@@ -167,7 +168,7 @@ int run_verb(const Arguments& arguments) {
   const auto unfinished = look_after(processes, end, result.ended_monotonic_ns, result.start_ticks);
   if (!asked.quiet) {
     const std::string summary = run_summary(processes, end, unfinished, environment.remarks);
-    std::fwrite(summary.data(), 1, summary.size(), stderr);
+    say_text(summary);
   }
   return result.exit_code();
 }

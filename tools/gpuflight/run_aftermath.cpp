@@ -100,6 +100,7 @@ std::vector<UnfinishedRecording> look_after(const std::vector<RecordedProcess>& 
       recover_one(unfinished, std::move(options));
     } catch (const std::exception& error) {
       unfinished.problem = error.what();
+      unfinished.unreadable = true;
       unfinished.files.clear();
     }
   }

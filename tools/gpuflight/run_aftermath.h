@@ -21,6 +21,7 @@ struct UnfinishedRecording {
   std::vector<std::string> brief;   // verdict and last launches, for people
   std::string ledger;               // one line; empty: nothing is missing
   std::string problem;              // why it could not be looked into; one line
+  bool unreadable = false;          // and why `recover` could not do it either
 };
 
 // `end`: of the program itself; the others' is not known. Never throws for what it finds.

@@ -70,7 +70,8 @@ std::string how_it_ended(const event::ExitEvent& end, bool unfinished) {
 
 std::string nothing_recorded(const std::vector<std::string>& remarks) {
   if (!remarks.empty()) return "gpuflight: nothing was recorded, see above\n";
-  return "gpuflight: nothing was recorded: no process of this run used CUDA, or each had cleared LD_PRELOAD and\n"
+  return "gpuflight: nothing was recorded: no process of this run used CUDA, or each was left out (GPUFLIGHT_ENABLED,\n"
+         "gpuflight: _INCLUDE, _EXCLUDE), could not write its log (it says so above), or had cleared LD_PRELOAD and\n"
          "gpuflight: CUDA_INJECTION64_PATH (sudo, env -i, a container); 'gpuflight doctor' looks for other reasons\n";
 }
 
@@ -280,7 +281,7 @@ std::string ledger_of(const Scanned& scanned, const std::vector<UnfinishedRecord
 // What to do next: look at what is left of a program that was cut short, else at the report.
 std::string next_command(const std::vector<UnfinishedRecording>& unfinished, const std::string& report_words) {
   for (const UnfinishedRecording& cut : unfinished) {
-    if (cut.running || cut.process.flight_path.empty()) continue;
+    if (cut.running || cut.process.flight_path.empty() || cut.unreadable) continue;
     return "gpuflight recover " + shell_word(shown_path(cut.process.flight_path));
   }
   return "gpuflight report " + report_words;

@@ -97,7 +97,7 @@ class Tail {
       if (error == 0) return reader;
       if (error != ENOENT || !options_.follow)
         throw Failure(fmt::format("cannot read '{}': {}", path, strerror(error)));
-      if (!said) fmt::print(stderr, "gpuflight: waiting for '{}'\n", path);
+      if (!said) say("gpuflight: waiting for '{}'\n", path);
       said = true;
       options_.last = kAll;
       std::this_thread::sleep_for(kPause);
@@ -191,27 +191,27 @@ class Tail {
   void say_how_it_ended(const log::ReadStats& stats) const {
     const std::uint64_t missed = stats[log::Trouble::kMissedSegment].count;
     if (missed > 0) {
-      fmt::print(stderr, "gpuflight: {} segments were rotated away before they could be shown\n",
+      say("gpuflight: {} segments were rotated away before they could be shown\n",
                  report::count_text(missed));
     }
     if (stats.trouble_total() > missed) {
-      fmt::print(stderr, "gpuflight: {} lines could not be read\n",
+      say("gpuflight: {} lines could not be read\n",
                  report::count_text(stats.trouble_total() - missed));
     }
     if (ended_) {
-      fmt::print(stderr, "gpuflight: the recording ended ({}) after {}: {} launches, {} failed\n",
+      say("gpuflight: the recording ended ({}) after {}: {} launches, {} failed\n",
                  report::printable(ended_->reason), report::duration_text(static_cast<double>(ended_->time_ns)),
                  report::count_text(ended_->launches), report::count_text(ended_->failed));
     } else if (exit_) {
-      fmt::print(stderr, "gpuflight: the program {}{}\n", exit_->signal ? "was " : "", report::exit_text(*exit_));
+      say("gpuflight: the program {}{}\n", exit_->signal ? "was " : "", report::exit_text(*exit_));
     } else if (gone_) {
-      fmt::print(stderr, "gpuflight: the program (process {}) is gone and has not closed its log: it was killed\n",
+      say("gpuflight: the program (process {}) is gone and has not closed its log: it was killed\n",
                  start_->pid);
     }
     // With a flight file the join has counted everything itself.
     const bool joined = joined_ && joined_->result().verdict != analysis::Verdict::kRunning;
     const event::Ledger ledger = joined ? report::as_ledger(joined_->result().ledger) : ledger_.value_or(event::Ledger());
-    if (const std::string line = report::ledger_line(ledger); !line.empty()) fmt::print(stderr, "gpuflight: {}\n", line);
+    if (const std::string line = report::ledger_line(ledger); !line.empty()) say("gpuflight: {}\n", line);
   }
 
   TailOptions options_;

@@ -52,7 +52,7 @@ std::string short_help() {
   std::string text =
       "gpuflight: flight recorder for CUDA programs\n\n"
       "  gpuflight run -- ./my_program --its --arguments\n"
-      "  gpuflight report my_program.1234.ndjson\n";
+      "  gpuflight report gpuflight/my_program.1234.ndjson\n";
   const char* use = "";
   for (const Verb& verb : kVerbs) {
     if (verb.use == nullptr) continue;
