@@ -301,8 +301,10 @@ void FlightReader::read_chunk(const Sections& sections, std::uint32_t index, std
     // Slot 0 is the recorder's own and has no ring.
     if (slot_plus_one <= 1 || slot_plus_one > sections.slot_count || committed > sections.records_per_chunk ||
         before.get().taken.load() > committed || first_counter >> event::kSeqCounterBits != 0) {
-      // Torn while the recorder takes it into use: the next look finds it whole.
+      // Torn while its thread takes it into use: the next look finds it whole, or, if that thread has lost the processor
+      // or its life in between, still empty.
       if (attempt + 1 < kChunkTries) continue;
+      if (committed == 0) return;
       return contents.count(FlightTrouble::kBadChunk);
     }
     if (first_record + committed > most_records) return contents.count(FlightTrouble::kBeyondLimit);

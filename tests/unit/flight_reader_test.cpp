@@ -289,9 +289,10 @@ TEST_F(FlightReaderTest, ReadsAFileThatIsWrittenToMeanwhile) {
         ASSERT_TRUE(all.emplace(chunk.slot, counter).second) << "twice";
       }
     }
-    EXPECT_EQ(c[FlightTrouble::kBadRecord] + c[FlightTrouble::kBadChunk] + c[FlightTrouble::kStaleRecord] +
-                  c[FlightTrouble::kUnknownRecord] + c[FlightTrouble::kBadSlot],
-              0u);
+    for (const auto trouble : {FlightTrouble::kBadRecord, FlightTrouble::kBadChunk, FlightTrouble::kStaleRecord,
+                               FlightTrouble::kUnknownRecord, FlightTrouble::kBadSlot}) {
+      EXPECT_EQ(c[trouble], 0u) << flight_trouble_name(trouble);
+    }
     records += all.size();
     ++rounds;
   }
