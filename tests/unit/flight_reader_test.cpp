@@ -89,6 +89,20 @@ TEST_F(FlightReaderTest, GivesBackWhatWasWritten) {
   EXPECT_FALSE(c.kernel(event::KernelId{999'999}));
 }
 
+// A thread that was killed, or has to wait, between the first two words that it writes.
+TEST_F(FlightReaderTest, ChunkHalfTakenIntoUseIsEmptyAndNoTrouble) {
+  std::string bytes = slurp(make_file());
+  const auto& header = *reinterpret_cast<Header*>(bytes.data());
+  auto& chunk = *reinterpret_cast<ChunkHeader*>(bytes.data() + header.chunks_offset);
+  ASSERT_EQ(chunk.committed.load(), kRecordsPerChunk);
+  ASSERT_EQ(chunk.taken.load(), kRecordsPerChunk);
+  chunk.committed.store(0);
+  spill(path("b.flight"), bytes);
+  const FlightContents c = FlightReader(path("b.flight")).read();
+  EXPECT_EQ(c.trouble_total(), 0u);
+  EXPECT_EQ(c.record_count(), 307u - kRecordsPerChunk);
+}
+
 TEST_F(FlightReaderTest, SaysWhatIsNoFlightFileItCanRead) {
   std::string bytes = slurp(make_file());
   EXPECT_NE(error_of(path("none")).find("No such file"), std::string::npos);
