@@ -69,7 +69,7 @@ no_warnings() {
 tests() {  # preset, ctest arguments...
   local preset=$1 result
   shift
-  ctest --preset "$preset" -j "$jobs" --no-tests=error "$@" 2>&1 | grep -v '^ *Start ' | tee "$logs/ctest"
+  ctest --preset "$preset" --no-tests=error "$@" 2>&1 | grep -v '^ *Start ' | tee "$logs/ctest"
   result=${PIPESTATUS[0]}
   local summary bad total passes skips
   summary=$(grep -E 'tests passed, [0-9]+ tests? failed out of [0-9]+' "$logs/ctest")
@@ -98,10 +98,10 @@ stage "release: build"
 if step "release: build" build release; then
   step "release: no warnings" no_warnings
   stage "release: tests"
-  tests release
+  tests release -j $((jobs + (jobs + 1) / 2))  # many tests wait most of their time
 fi
 
-# Of the tests under a sanitizer none measures time and most wait for most of it, so more of them run at once.
+# Under a sanitizer no test measures time, so even more of them run at once.
 sanitized() {  # name, preset, labels, targets...
   local name=$1 preset=$2 labels=$3
   shift 3

@@ -4,7 +4,7 @@ target_link_libraries(cli_log_writer PRIVATE gpuflight_log gpuflight_event)
 
 function(gpuflight_cli_test name)
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.py)
-  set_tests_properties(${name} PROPERTIES LABELS inject TIMEOUT 300 ENVIRONMENT
+  set_tests_properties(${name} PROPERTIES LABELS inject TIMEOUT 300 COST 300 ENVIRONMENT
     "CLI_TEST_TOOL=$<TARGET_FILE:gpuflight_tool>;CLI_TEST_WRITER=$<TARGET_FILE:cli_log_writer>;CLI_TEST_BUILD=${CMAKE_BINARY_DIR}")
 endfunction()
 gpuflight_cli_test(cli_usage)
