@@ -60,7 +60,7 @@ class Recover(SimTest):
                     self.assertEqual(sorted(p.name for p in round_.folder.glob("*.recovered*")), [])
 
     def test_running_process_is_read_and_not_disturbed(self):
-        round_ = self.round("live", "--threads", 8, "--rate", 5000)
+        round_ = self.round("live", "--threads", 8, "--rate", 500 if SANITIZE else 5000)
         round_.wait_for_launches(2000)
         for _ in range(5):
             before = counted(round_.counters)
