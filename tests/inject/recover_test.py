@@ -14,7 +14,7 @@ import subprocess
 from kill_rounds import TOOL, Round, counted, events, random_kill, recover, seeded
 from sim_host import SANITIZE, SimTest, main, segments
 
-ROUNDS = int(os.environ.get("GPUFLIGHT_TEST_ROUNDS", 5 if SANITIZE else 20))
+ROUNDS = int(os.environ.get("GPUFLIGHT_TEST_ROUNDS", 2 if SANITIZE else 20))
 
 
 class Recover(SimTest):
@@ -119,14 +119,14 @@ class Recover(SimTest):
 
     def test_recovered_while_it_ran_and_again_later(self):
         # The same events may be in several recovered files, and in the log by now: a folder is one recording.
-        round_ = self.round("twice", "--threads", 4, "--rate", 4000, GPUFLIGHT_FLUSH_MS="200")
-        round_.wait_for_launches(1500)
+        round_ = self.round("twice", "--threads", 4, "--rate", 400 if SANITIZE else 4000, GPUFLIGHT_FLUSH_MS="200")
+        round_.wait_for_launches(150 if SANITIZE else 1500)
         for _ in range(20):  # on a slow machine all that was seen may have reached the log before the log is read
             first = recover(round_.flight)[1]
             if first["ledger"]["recovered"] > 0:
                 break
         self.assertGreater(first["ledger"]["recovered"], 0, first)
-        round_.wait_for_launches(3000)
+        round_.wait_for_launches(300 if SANITIZE else 3000)
         round_.end(signal.SIGKILL)
         last = recover(round_.flight)[1]
         self.assertEqual(last["written_to"], str(round_.folder / "log.recovered.2.ndjson"))
