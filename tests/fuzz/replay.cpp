@@ -1,9 +1,10 @@
 // A fuzz target without libFuzzer, for every compiler: its corpus, each file of it cut at every byte (large ones at
 // some), with every byte changed, with counts and offsets blown up, and with random changes of a fixed seed.
 //
-//   replay CORPUS [RANDOM_CHANGES_PER_FILE]
+//   replay CORPUS [RANDOM_CHANGES_PER_FILE [PLACES_PER_FILE]]
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,9 +26,9 @@ void run(const Bytes& bytes) {
   ++g_runs;
 }
 
-void replay(const Bytes& seed, int random_changes) {
+void replay(const Bytes& seed, std::size_t random_changes, std::size_t places) {
   run(seed);
-  const std::size_t step = seed.size() / 6000 + 1;
+  const std::size_t step = seed.size() / places + 1;
   for (std::size_t size = 0; size < seed.size(); size += step) {
     run({seed.begin(), seed.begin() + static_cast<long>(size)});
   }
@@ -44,7 +45,7 @@ void replay(const Bytes& seed, int random_changes) {
       run(changed);
     }
   }
-  for (int i = 0; i < random_changes; ++i) {
+  for (std::size_t i = 0; i < random_changes; ++i) {
     Bytes changed = seed;
     for (std::uint64_t n = random() % 8 + 1; n > 0 && !changed.empty(); --n) {
       const std::size_t at = random() % changed.size();
@@ -69,13 +70,16 @@ void replay(const Bytes& seed, int random_changes) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
+  const auto number = [&](int i, std::size_t otherwise) {
+    return argc > i ? static_cast<std::size_t>(std::strtoull(argv[i], nullptr, 10)) : otherwise;
+  };
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& file : files) {
     std::ifstream in(file, std::ios::binary);
     const std::string text(std::istreambuf_iterator<char>(in), {});
-    replay({text.begin(), text.end()}, argc > 2 ? std::atoi(argv[2]) : 2000);
+    replay({text.begin(), text.end()}, number(2, 2000), std::max<std::size_t>(1, number(3, 6000)));
   }
   std::printf("%zu files, %llu runs\n", files.size(), static_cast<unsigned long long>(g_runs));
   return files.empty() ? 1 : 0;

@@ -40,11 +40,12 @@ TEST(KernelName, TemplatesAreFoldedFromTheInside) {
 }
 
 TEST(KernelName, NeverWiderThanAsked) {
-  const std::string names[] = {kPyTorch, demangled(kPyTorch), std::string(70'000, 'x'), "a<b<c<d<e>>>>", "<<<>>>", ">>",
+  const std::string names[] = {kPyTorch, demangled(kPyTorch), std::string(7'000, 'x'), "a<b<c<d<e>>>>", "<<<>>>", ">>",
                                "operator<", "a->b", "k\xc3\xa4rnel_mit_umlaut_\xc3\xbc\xc3\xbc\xc3\xbc"};
   for (const std::string& name : names) {
+    const std::string whole = printable(name);
     for (std::size_t width = 1; width < 60; ++width) {
-      const std::string shown = shortened(printable(name), width);
+      const std::string shown = shortened(whole, width);
       EXPECT_LE(display_width(shown), width) << name.substr(0, 50);
       EXPECT_EQ(printable(shown), shown);  // no character cut in two
     }
