@@ -2,6 +2,7 @@
 // missing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,13 +35,20 @@ struct LogFacts {
   std::optional<event::ExitEvent> exit;       // of a recovered log: how the process ended
   std::int64_t last_ns = 0;                   // latest time in any line
 
-  // Counted from the lines that are there.
+  // Counted from the lines that are there; graph_launches: or by session_end, where lines are gone.
   std::uint64_t launches = 0, failed = 0, captured = 0, summarised = 0, graph_launches = 0;
   std::uint64_t sync_calls = 0, api_calls = 0;
+  std::uint64_t event_lines = 0;  // of the program's threads: what session_end counts as written
   log::ReadStats read;
 
   std::int64_t duration_ns() const { return end ? end->time_ns : last_ns; }
   std::uint64_t lost() const { return ledger ? ledger->lost_total() : 0; }
+  // Written, as the log itself says, and neither read nor deleted by the recorder: the log is damaged.
+  std::uint64_t missing_events() const {
+    if (!end) return 0;
+    const std::uint64_t kept = end->ledger.written - std::min(end->ledger.written, end->ledger.rotated_away);
+    return kept - std::min(kept, event_lines);
+  }
   std::uint64_t broken_lines() const { return read.trouble_total(); }
 
   // Lines other than launches.

@@ -58,9 +58,14 @@ void LogSummary::begin_log(const std::string& path) {
   summarised_until_ns_ = -1;
 }
 
-void LogSummary::end_log(const log::ReadStats& stats) { logs_.back().read = stats; }
+void LogSummary::end_log(const log::ReadStats& stats) {
+  LogFacts& log = logs_.back();
+  log.read = stats;
+  if (log.end) log.graph_launches = std::max(log.graph_launches, log.end->graph_launches);
+}
 
 void LogSummary::add(const log::LogEvent& event) {
+  if (log::thread_seq(event)) ++logs_.back().event_lines;
   if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
     add_kernel(*kernel);
   } else if (const auto* summary = std::get_if<log::KernelSummaryLine>(&event)) {

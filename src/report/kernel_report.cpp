@@ -234,6 +234,10 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
       out += fmt::format("{}note: {} line{}{} could not be read: {}{}\n", paint.warn(), count_text(log.broken_lines()),
                          log.broken_lines() == 1 ? "" : "s", of, trouble_text(log.read), paint.off());
     }
+    if (const std::uint64_t missing = log.missing_events(); missing > 0) {
+      out += fmt::format("{}note: {} event{} that the log{} says it has {} not in it{}\n", paint.bad(),
+                         count_text(missing), missing == 1 ? "" : "s", of, missing == 1 ? "is" : "are", paint.off());
+    }
     if (log.exit) {
       out += fmt::format("{}note: the log{} has no end: the program {}{}{}\n", paint.warn(), of,
                          log.exit->signal ? "was " : "", exit_text(*log.exit), paint.off());
@@ -256,10 +260,12 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
     }
   }
   for (const LogFacts& log : summary.logs()) {
-    const std::string line = log.ledger ? ledger_line(*log.ledger) : std::string();
+    std::string line = log.ledger ? ledger_line(*log.ledger) : std::string();
+    const std::uint64_t missing = log.missing_events();
+    if (missing > 0) line = ledger_sum(*log.ledger) + fmt::format("; of the written not there {}", count_text(missing));
     if (line.empty()) continue;
     const std::string of = summary.logs().size() > 1 ? " (" + printable(log.path) + ")" : "";
-    out += fmt::format("{}{}{}{}\n", log.lost() > 0 ? paint.bad() : paint.warn(), line, of, paint.off());
+    out += fmt::format("{}{}{}{}\n", log.lost() + missing > 0 ? paint.bad() : paint.warn(), line, of, paint.off());
   }
 }
 

@@ -176,6 +176,7 @@ Json log_json(const LogFacts& log) {
                                   {"message", notice.message}});
   }
   out["ledger"] = log.ledger ? ledger_json(*log.ledger) : Json(nullptr);
+  out["missing_events"] = log.missing_events();
   out["read"] = read_json(log.read);
   return out;
 }

@@ -19,7 +19,10 @@ std::string loss_text(const event::Ledger& ledger) {
 std::string ledger_line(const event::Ledger& ledger) {
   const bool whole = ledger.lost_total() == 0 && ledger.pending == 0 && ledger.rotated_away == 0 &&
                      ledger.null_time == 0 && ledger.table_full == 0 && ledger.balanced();
-  if (whole) return {};
+  return whole ? std::string() : ledger_sum(ledger);
+}
+
+std::string ledger_sum(const event::Ledger& ledger) {
   std::string text = fmt::format("events seen {} = written {} + summarised {} + pending {} + lost {}",
                                  count_text(ledger.seen), count_text(ledger.written), count_text(ledger.summarised),
                                  count_text(ledger.pending), count_text(ledger.lost_total()));

@@ -12,6 +12,9 @@ namespace gpuflight::report {
 // 40"; empty: every event has its line, and none is missing.
 std::string ledger_line(const event::Ledger& ledger);
 
+// The same, never empty.
+std::string ledger_sum(const event::Ledger& ledger);
+
 // "pool_empty 12, write_failed 3"
 std::string loss_text(const event::Ledger& ledger);
 

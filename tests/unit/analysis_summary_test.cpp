@@ -145,6 +145,41 @@ TEST(LogSummary, TheSessionTellsOfDeletedSegments) {
   EXPECT_EQ(summary.totals().launches, 105u);
 }
 
+TEST(LogSummary, TheEndTellsOfGraphLaunchesWhoseLinesAreGone) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(log::GraphLaunchLine{});
+  event::SessionEnd end;
+  end.graph_launches = 40;
+  summary.add(end);
+  summary.end_log({});
+  EXPECT_EQ(summary.logs()[0].graph_launches, 40u);
+  summary.begin_log("recovered");  // lines that came behind the end
+  summary.add(log::GraphLaunchLine{});
+  summary.add(log::GraphLaunchLine{});
+  end.graph_launches = 1;
+  summary.add(end);
+  summary.end_log({});
+  EXPECT_EQ(summary.logs()[1].graph_launches, 2u);
+}
+
+TEST(LogSummary, EventsThatALogHasLostAreMissing) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  for (int i = 0; i < 3; ++i) summary.add(kernel("f"));
+  summary.add(log::GraphLaunchLine{});
+  summary.add(log::ScopeLine{});
+  EXPECT_EQ(summary.logs()[0].missing_events(), 0u);  // it has no end
+  event::SessionEnd end;
+  end.ledger.written = 105;
+  end.ledger.rotated_away = 90;  // of the recorder's own accord
+  summary.add(end);
+  EXPECT_EQ(summary.logs()[0].missing_events(), 10u);
+  end.ledger.rotated_away = 200;  // nonsense
+  summary.add(end);
+  EXPECT_EQ(summary.logs()[0].missing_events(), 0u);
+}
+
 TEST(LogSummary, LogsAreMergedByContents) {
   LogSummary summary(GroupBy::kKernel);
   for (const char* path : {"a", "b"}) {
