@@ -41,6 +41,8 @@ std::vector<std::string> log_segments(const std::string& path) {
     const std::string name = it->path().filename().string();
     const std::uint64_t number = segment_number(name, stem, extension);
     if (number == 0) continue;
+    std::error_code gone;
+    if (!it->is_regular_file(gone)) continue;  // a pipe of that name would be waited for
     std::string& known = closed[number];
     // Both: its compression has just ended, and that file is whole.
     if (known.empty() || name.ends_with(kCompressed)) known = (live.parent_path() / name).string();

@@ -1,9 +1,11 @@
 """report on whole, torn, empty, hostile and many logs."""
 import csv
+import gzip
 import io
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import unittest
 
@@ -75,6 +77,9 @@ class Report(FolderTest):
         torn = self.folder / "torn.ndjson"
         for cut in range(0, len(whole), 101):
             torn.write_bytes(whole[:cut])
+            if b"\n" not in whole[:cut + 1]:
+                self.assertEqual(tool("report", torn).returncode, 1)
+                continue
             facts = self.report(torn)
             # A cut right before a line end leaves a whole object, which counts.
             complete = sum(b'"kernel_event"' in line for line in whole[:cut].split(b"\n")[:-1])
@@ -96,13 +101,109 @@ class Report(FolderTest):
     def test_empty_missing_folder_and_unreadable(self):
         empty = self.folder / "empty.ndjson"
         empty.write_bytes(b"")
-        self.assertIn("no kernel launches", tool("report", empty).stdout)
+        done = tool("report", empty)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"gpuflight: '{empty}' is empty\n"))
         missing = tool("report", self.folder / "missing.ndjson")
         self.assertEqual((missing.returncode, missing.stdout), (1, ""))
         self.assertIn("missing.ndjson': No such file", missing.stderr)
         bare = self.folder / "bare"
         bare.mkdir()
         self.assertEqual(tool("report", bare).returncode, 1)
+
+    def test_what_is_no_log(self):
+        texts = {"passwd": b"root:x:0:0:root:/root:/bin/bash\n", "random.ndjson": os.urandom(4096),
+                 "array.ndjson": b"[1,2]\n", "other.ndjson": b'{"level":"info"}\n',
+                 "packed.gz": gzip.compress(b"x" * 999),
+                 "broken.ndjson.zst": b"\x28\xb5\x2f\xfd\x00rest", "broken.flight": b"GPUFLT0\n" + bytes(100)}
+        for name, text in texts.items():
+            with self.subTest(name):
+                file = self.folder / name
+                file.write_bytes(text)
+                for form in ([], ["--json"]):
+                    done = tool("report", *form, file)
+                    self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    self.assertIn(name, done.stderr)
+                if name in ("passwd", "random.ndjson", "array.ndjson", "other.ndjson", "packed.gz"):
+                    self.assertIn("is not a gpuflight log", done.stderr)
+        for name in ("empty.ndjson", "empty.flight"):
+            (self.folder / name).touch()
+            done = tool("report", self.folder / name)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(f"{name}' is empty\n", done.stderr)
+        # Beside a log it is said, and the log is reported.
+        log = write_log(self.folder / "a.ndjson", "--events", 5)
+        done = tool("report", "--json", *sorted(self.folder.iterdir()))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertEqual([entry["path"] for entry in facts["logs"]], [str(log)])
+        self.assertEqual(facts["totals"]["launches"], 5)
+        self.assertEqual(done.stderr.count("\n"), len(texts) + 2, done.stderr)
+
+    def test_an_empty_log_of_a_program_that_runs(self):
+        log = self.folder / "a.ndjson"
+        log.touch()
+        # As far as this goes, the flight file beside it: magic and, at 136, process id and its start (0: not known).
+        header = b"GPUFLT0\n" + bytes(128) + struct.pack("<qQ", os.getpid(), 0)
+        (self.folder / "a.flight").write_bytes(header.ljust(4096, b"\0"))
+        done = tool("report", log)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, f"gpuflight: '{log}' is empty so far: its program is still running\n")
+
+    def test_what_is_no_file_in_a_folder_is_passed_over(self):
+        write_log(self.folder / "a.ndjson", "--events", 5)
+        (self.folder / "folder.ndjson").mkdir()
+        (self.folder / "a.0001.ndjson").mkdir()
+        os.mkfifo(self.folder / "pipe.ndjson")
+        os.mkfifo(self.folder / "a.0002.ndjson.zst")
+        (self.folder / "gone.ndjson").symlink_to(self.folder / "nowhere")
+        done = tool("report", "--json", self.folder, timeout=20)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["totals"]["launches"], 5)
+        for name in ("folder", "pipe", "gone", "a.0001"):
+            self.assertIn(f"{name}.ndjson' is not a regular file", done.stderr)
+
+    def test_a_recording_counts_once_whatever_of_it_is_named(self):
+        log = write_log(self.folder / "a.4711.ndjson", "--events", 5000, "--segment", 65536, "--compress")
+        segments = sorted(self.folder.glob("a.4711.0*"))
+        self.assertGreater(len(segments), 1)
+        link, hard = self.folder / "latest.ndjson", self.folder / "hard.ndjson"
+        link.symlink_to(log)
+        os.link(log, hard)
+        relative = os.path.relpath(log)
+        for words in ([log, log], [log, relative], [*segments, log], [log, *segments], [link, log], [log, hard],
+                      [self.folder, log], [self.folder, self.folder], sorted(self.folder.iterdir())):
+            facts = self.report(*words)
+            self.assertEqual((facts["totals"]["launches"], len(facts["logs"])), (5000, 1), words)
+        # Without the log its segments are one recording too, of which the end is not there.
+        alone = self.report(*segments)
+        self.assertEqual(len(alone["logs"]), 1)
+        self.assertEqual(alone["totals"]["launches"], sum(self.report(s)["totals"]["launches"] for s in segments))
+
+    def test_copies_are_one_recording(self):
+        log = write_log(self.folder / "a.ndjson", "--events", 300, "--failed-every", 10)
+        lines = log.read_bytes().splitlines(keepends=True)
+        first, last = self.folder / "first.ndjson", self.folder / "last.ndjson"
+        first.write_bytes(b"".join(lines[:200]))
+        last.write_bytes(b"".join(lines[:3] + lines[100:]))
+        for words in ([first, log], [log, first], [first, last], [last, first, log]):
+            facts = self.report(*words)
+            self.assertEqual((facts["totals"]["launches"], facts["totals"]["failed"], len(facts["logs"])),
+                             (300, 30, 1), words)
+        other = write_log(self.folder / "b.ndjson", "--events", 7, "--pid", 4712)
+        self.assertEqual(self.report(log, other, first)["totals"]["launches"], 307)
+
+    def test_a_log_that_lost_its_beginning(self):
+        log = write_log(self.folder / "a.ndjson", "--events", 300)
+        self.assertEqual(self.report(log)["logs"][0]["missing_events"], 0)
+        self.assertNotIn("says it has", tool("report", log).stdout)
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[:3] + lines[-101:]))
+        self.assertEqual(self.report(log)["logs"][0]["missing_events"], 200)
+        text = tool("report", log).stdout
+        self.assertIn("note: 200 events that the log says it has are not in it\n", text)
+        self.assertEqual(text.split("\n")[-2], "events seen 300 = written 300 + summarised 0 + pending 0 + lost 0; "
+                                               "of the written not there 200")
 
     def test_a_huge_line_and_binary_rubbish(self):
         log = write_log(self.folder / "a.ndjson", "--events", 2)

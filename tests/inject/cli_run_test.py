@@ -346,9 +346,51 @@ class Simulated(RunTest):
                 # the recorder tells apart two kernels of one name from different modules, a report does not
                 self.assertLessEqual(facts["totals"]["kernels"], end["kernels"])
 
+    def test_report_counts_once_what_stands_in_several_files(self):
+        self.play("--log", "k.ndjson", plan="every_form.json")
+        log, flight = self.folder / "k.ndjson", self.folder / "k.flight"
+
+        def counted(*words):
+            facts = self.report(*words)
+            self.assertEqual(len(facts["logs"]), 1, words)
+            return facts["totals"]["launches"], facts["logs"][0]["graph_launches"], facts["logs"][0]["missing_events"]
+        whole = counted(log)
+        self.assertGreater(min(whole[:2]), 0)
+        self.assertEqual(whole[2], 0)
+        for words in ((log, flight), (flight, log), (log, log, flight), (flight, flight)):
+            self.assertEqual(counted(*words), whole, words)
+        # Cut short, with the rest recovered: under all names there are, each event once.
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[: len(lines) // 2]))
+        self.assertEqual(tool("recover", flight, cwd=self.folder).returncode, 0)
+        recovered = self.folder / "k.recovered.ndjson"
+        self.assertTrue(recovered.exists())
+        self.assertLess(counted(log), whole)
+        for words in ((log, recovered), (log, flight), (log, recovered, flight), sorted(self.folder.glob("k.*")),
+                      (recovered, flight), (self.folder, flight)):
+            self.assertEqual(counted(*words), whole, words)
+        # Under a name that says nothing, and beside a recording that is another one.
+        other = self.folder / "elsewhere.ndjson"
+        recovered.rename(other)
+        self.assertEqual(counted(other, log), whole)
+        self.play("--log", "second.ndjson", plan="every_form.json")
+        self.assertEqual(self.report(log, flight, other, "second.ndjson")["totals"]["launches"], 2 * whole[0])
+
+    def test_report_knows_of_graph_launches_whose_lines_are_gone(self):
+        self.play("--log", "k.ndjson", plan="every_form.json")
+        log = self.folder / "k.ndjson"
+        whole = self.report(log)["logs"][0]
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(line for line in lines if b'"graph_launch_event"' not in line))
+        cut = self.report(log)["logs"][0]
+        self.assertGreater(whole["graph_launches"], 0)
+        self.assertEqual(cut["graph_launches"], whole["graph_launches"])
+        self.assertEqual(cut["missing_events"], whole["graph_launches"])
+
     def test_black_box_counts_the_same(self):
         self.play("--mode", "blackbox", "--log", "box.ndjson")
-        self.assertEqual(self.report("box.ndjson")["totals"]["launches"], 2)
+        facts = self.report("box.ndjson")
+        self.assertEqual((facts["totals"]["launches"], facts["logs"][0]["missing_events"]), (2, 0))
 
     def test_several_processes(self):
         done = self.run_tool("--", "sh", "-c", f"{PLAYER} {PLANS}/article_sm86.json & {PLAYER} {PLANS}/article_sm86.json; "

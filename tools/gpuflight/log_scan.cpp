@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <map>
-#include <set>
+#include <memory>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -13,10 +12,9 @@
 #include "log/decoder.h"
 #include "log_target.h"
 #include "recovered_events.h"
+#include "report/kernel_name.h"
 #include "report/quantity.h"
 #include "terminal.h"
-
-namespace fs = std::filesystem;
 
 namespace gpuflight::cli {
 namespace {
@@ -56,63 +54,6 @@ class Progress {
   Clock::time_point begin_ = Clock::now(), last_{};
 };
 
-// NAME.0001.ndjson or NAME.0001.ndjson.zst beside NAME.ndjson. A process id may look like a segment's number, so the
-// leading zero or the live file decides.
-bool is_closed_segment(const fs::path& path) {
-  std::string stem = path.filename().string();
-  if (stem.ends_with(".zst")) stem.resize(stem.size() - 4);
-  if (!stem.ends_with(".ndjson")) return false;
-  stem.resize(stem.size() - 7);
-  const std::size_t dot = stem.rfind('.');
-  if (dot == std::string::npos || stem.size() - dot - 1 < 4) return false;
-  const std::string_view number = std::string_view(stem).substr(dot + 1);
-  if (number.find_first_not_of("0123456789") != std::string_view::npos) return false;
-  std::error_code error;
-  return number[0] == '0' || fs::exists(path.parent_path() / (stem.substr(0, dot) + ".ndjson"), error);
-}
-
-std::vector<std::string> logs_in(const fs::path& folder) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    const bool log = name.ends_with(".ndjson") || name.ends_with(".ndjson.zst");
-    if (log && !is_closed_segment(it->path())) found.push_back(it->path().string());
-  }
-  if (error) throw Failure(fmt::format("cannot read the folder '{}': {}", folder.string(), error.message()));
-  if (found.empty()) throw Failure(fmt::format("no log (*.ndjson) in '{}'", folder.string()));
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-// "NAME.ndjson" for NAME.recovered.ndjson, NAME.recovered.2.ndjson ...; empty for another name.
-std::string log_of_recovered(std::string path) {
-  constexpr std::string_view kEnd = ".ndjson", kMark = ".recovered";
-  if (!path.ends_with(kEnd)) return {};
-  path.resize(path.size() - kEnd.size());
-  const std::size_t dot = path.find_last_not_of("0123456789");
-  if (dot != std::string::npos && dot + 1 < path.size() && path[dot] == '.') path.resize(dot);
-  if (!path.ends_with(kMark)) return {};
-  path.resize(path.size() - kMark.size());
-  return path.append(kEnd);
-}
-
-std::vector<LogInput> with_recovered(const std::vector<std::string>& logs) {
-  std::vector<LogInput> inputs;
-  const std::set<std::string> given(logs.begin(), logs.end());
-  std::map<std::string, std::size_t> by_path;
-  for (const std::string& log : logs) {
-    if (given.contains(log_of_recovered(log))) continue;
-    by_path.try_emplace(log, inputs.size());
-    inputs.push_back({log, {}});
-  }
-  for (const std::string& log : logs) {
-    const auto its = by_path.find(log_of_recovered(log));
-    if (its != by_path.end()) inputs[its->second].recovered.push_back(log);
-  }
-  return inputs;
-}
-
 void add_stats(log::ReadStats& to, const log::ReadStats& more) {
   to.lines += more.lines;
   to.bytes += more.bytes;
@@ -126,9 +67,16 @@ void add_stats(log::ReadStats& to, const log::ReadStats& more) {
   }
 }
 
+// What a copy of the log tells again; of launches and the like the sequence number says it.
+bool is_repeated(const log::LogEvent& event) {
+  if (const auto* sum = std::get_if<log::KernelSummaryLine>(&event)) return !sum->summary.session;
+  return std::holds_alternative<event::Notice>(event) || std::holds_alternative<event::ErrorEvent>(event) ||
+         std::holds_alternative<event::HangEvent>(event) || std::holds_alternative<event::ForkEvent>(event);
+}
+
 // False: it is not of the recording that the log is of, and nothing of it was added.
-bool scan_recovered(const std::string& file, RecoveredEvents& rest, analysis::LogSummary& summary,
-                    log::ReadStats& stats) {
+bool scan_rest(const std::string& file, bool copy, RecoveredEvents& rest, analysis::LogSummary& summary,
+               log::ReadStats& stats) {
   log::LogReader reader(std::vector<std::string>{file}, {});
   if (reader.open() != 0) return true;
   const auto& ours = summary.logs().back().start;
@@ -138,10 +86,25 @@ bool scan_recovered(const std::string& file, RecoveredEvents& rest, analysis::Lo
       same = ours && start->session.t0_unix_ns == ours->t0_unix_ns && start->session.pid == ours->pid;
       if (!same) return false;
     }
-    if (same && (!RecoveredEvents::is_event(event) || rest.take(event))) summary.add(event);
+    if (!same || (copy && is_repeated(event))) continue;
+    if (!RecoveredEvents::is_event(event) || rest.take(event)) summary.add(event);
   }
   if (same) add_stats(stats, reader.stats());
   return same;
+}
+
+// Why a file without a single event that can be read is none of ours.
+std::string why_nothing(const LogInput& input, const log::ReadStats& read) {
+  const std::string name = input.path == "-" ? "standard input" : "'" + report::printable(input.path) + "'";
+  if (is_being_written(input.path)) return name + " is empty so far: its program is still running";
+  if (read.file_bytes == 0 && read.trouble_total() == 0) return name + " is empty";
+  for (const auto trouble : {log::Trouble::kOtherMajor, log::Trouble::kTruncated, log::Trouble::kUnreadableFile}) {
+    if (read[trouble].count == 0) continue;
+    return fmt::format("{} cannot be read as a gpuflight log: {}", name,
+                       report::printable(read[trouble].first_detail.empty() ? log::trouble_name(trouble)
+                                                                           : read[trouble].first_detail));
+  }
+  return name + " is not a gpuflight log";
 }
 
 bool scan(const std::string& path, log::LogReader& reader, analysis::LogSummary& summary, Clock::time_point deadline,
@@ -168,40 +131,47 @@ bool scan(const std::string& path, log::LogReader& reader, analysis::LogSummary&
 
 }  // namespace
 
-std::vector<LogInput> expand_logs(const std::vector<std::string>& words) {
-  std::vector<std::string> logs;
-  for (const std::string& word : words) {
-    std::error_code error;
-    if (word != "-" && fs::is_directory(word, error)) {
-      for (std::string& log : logs_in(word)) logs.push_back(std::move(log));
-    } else {
-      logs.push_back(word);
-    }
-  }
-  return with_recovered(logs);
-}
-
 bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::time_point deadline, bool progress) {
   const auto joined = open_flight_log(path);
   log::LogReader reader = joined ? log::LogReader(joined->files(), {}) : log::LogReader(path);
   return scan(path, reader, summary, deadline, progress);
 }
 
-void scan_input(const LogInput& input, analysis::LogSummary& summary, bool progress) {
-  if (input.recovered.empty()) {
-    scan_log(input.path, summary, Clock::time_point::max(), progress);
-    return;
+std::vector<std::string> scan_input(const LogInput& input, analysis::LogSummary& summary, bool progress) {
+  std::vector<std::string> remarks;
+  const auto scan_apart = [&](const LogInput& other) {
+    for (std::string& remark : scan_input(other, summary, progress)) remarks.push_back(std::move(remark));
+  };
+  std::unique_ptr<analysis::FlightLog> joined;
+  if (!input.flight.empty()) {
+    const bool alone = input.flight == input.path;
+    analysis::RecoveryOptions options;
+    if (!alone) options.log = input.path;
+    try {
+      joined = std::make_unique<analysis::FlightLog>(input.flight, std::move(options));
+    } catch (const std::runtime_error& error) {
+      if (alone) return {report::printable(error.what())};
+      scan_apart({input.flight, input.flight});  // of another recording, or damaged
+    }
   }
-  RecoveredEvents rest(input.recovered);
-  log::LogReader reader(input.path);
+  const std::vector<std::string>& files = joined ? joined->files() : input.segments;
+  if (joined && files.empty()) {
+    return {fmt::format("'{}' holds no events, and its log is not there", report::printable(input.flight))};
+  }
+  log::LogReader reader = files.empty() ? log::LogReader(input.path) : log::LogReader(files, {});
   if (const int error = reader.open(); error != 0) {
     throw Failure(fmt::format("cannot read '{}': {}", input.path, strerror(error)));
   }
-  summary.begin_log(input.path);
+  std::vector<std::string> more = input.recovered;
+  more.insert(more.end(), input.copies.begin(), input.copies.end());
+  RecoveredEvents rest(more);
+  bool begun = false;
   {
     Progress display(progress, reader.total_file_bytes());
     log::LogEvent event;
     for (std::uint64_t lines = 1; reader.next(event) == log::LogReader::Status::kEvent; ++lines) {
+      if (!begun) summary.begin_log(input.path);
+      begun = true;
       rest.drop(event);
       summary.add(event);
       if (lines % kLinesBetweenLooks == 0) display.show(reader.stats().file_bytes);
@@ -209,11 +179,18 @@ void scan_input(const LogInput& input, analysis::LogSummary& summary, bool progr
   }
   log::ReadStats stats = reader.stats();
   std::vector<std::string> others;
-  for (const std::string& file : input.recovered) {
-    if (!scan_recovered(file, rest, summary, stats)) others.push_back(file);
+  if (begun) {
+    for (std::size_t i = 0; i < more.size(); ++i) {
+      const bool copy = i >= input.recovered.size();
+      if (!scan_rest(more[i], copy, rest, summary, stats)) others.push_back(more[i]);
+    }
+    summary.end_log(stats);
+  } else {
+    remarks.push_back(why_nothing(input, stats));
+    others = std::move(more);
   }
-  summary.end_log(stats);
-  for (const std::string& file : others) scan_log(file, summary);
+  for (const std::string& file : others) scan_apart({file});
+  return remarks;
 }
 
 bool scan_files(const std::string& path, const std::vector<std::string>& files, analysis::LogSummary& summary) {

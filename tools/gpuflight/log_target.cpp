@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,8 +12,7 @@
 
 #include "failure.h"
 #include "flight/flight_reader.h"
-#include "flight/layout.h"
-#include "log_scan.h"
+#include "log_input.h"
 
 namespace fs = std::filesystem;
 
@@ -27,15 +25,6 @@ std::string newest_log(const std::string& folder) {
            std::error_code error;
            return fs::last_write_time(a.path, error) < fs::last_write_time(b.path, error);
          })->path;
-}
-
-std::string log_of_flight_file(const std::string& path) {
-  auto bytes = std::make_unique<char[]>(flight::kHeaderBytes);
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(bytes.get(), flight::kHeaderBytes)) return {};
-  if (std::memcmp(bytes.get(), flight::kMagic, sizeof(flight::kMagic)) != 0) return {};
-  const char* log = bytes.get() + offsetof(flight::Header, log_path);
-  return {log, ::strnlen(log, sizeof(flight::Header::log_path))};
 }
 
 // The recorder keeps its flight file mapped, and that names its log; its threads may have descriptors of their own.

@@ -63,7 +63,13 @@ int report_verb(const Arguments& arguments) {
   options.sort = *report::sort_by(sort);
   options.colour = wants_colour(colour);
   analysis::LogSummary summary(*analysis::group_by(by));
-  for (const LogInput& input : expand_logs(logs)) scan_input(input, summary, true);
+  std::vector<std::string> remarks;
+  const std::vector<LogInput> inputs = join_sessions(expand_logs(logs, &remarks));
+  for (const LogInput& input : inputs) {
+    for (std::string& remark : scan_input(input, summary, true)) remarks.push_back(std::move(remark));
+  }
+  for (const std::string& remark : remarks) say("gpuflight: {}\n", remark);
+  if (summary.logs().empty()) return kExitFailure;
   const std::string text = json  ? render_json(summary, options)
                            : csv ? render_csv(summary, options)
                                  : render_text(summary, options);
