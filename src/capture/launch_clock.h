@@ -2,9 +2,11 @@
 // stamp counter where that can be trusted. clock_gettime costs 50 to 70 ns in the virtual machines of the H200s measured
 // (kvm-clock), the counter under 10, and a launch needs two.
 //
-// Threads: now_ns on any thread, wait-free but for a retry in the instant of a recalibration; start and recalibrate on
-// the recorder thread, which holds the counter against the clock once a round. When the two part by more than
-// kMostErrorNs (a suspended or migrated machine, a counter that is no clock) the clock itself is read from then on.
+// Threads: now_ns on any thread, wait-free; start and recalibrate on the recorder thread, which holds the counter against
+// the clock once a round. Who comes in that instant tries a few times and then reads the clock itself: the recorder
+// thread may have lost its processor half-way, and those who wait may be what keeps it from getting one. When the two
+// part by more than kMostErrorNs (a suspended or migrated machine, a counter that is no clock) the clock itself is read
+// from then on.
 #pragma once
 
 #include <atomic>
@@ -33,10 +35,10 @@ class LaunchClock {
     return counter_ns(page_, now) ? now : clock_ns() - t0_ns_;
   }
 
-  // The same from the counter alone; false: it is not in use. Touches nothing but the page.
+  // The same from the counter alone; false: it is not in use, or not to be had now. Touches nothing but the page.
   static bool counter_ns(const HotPage& page, std::int64_t& now) noexcept {
 #if defined(__x86_64__)
-    for (;;) {
+    for (int tries = 0; tries < 16; ++tries) {
       const std::uint32_t before = page.version.load(std::memory_order_acquire);
       const std::uint64_t base = page.base_ticks.load(std::memory_order_relaxed);
       const std::int64_t ns = page.base_ns.load(std::memory_order_relaxed);
@@ -52,8 +54,8 @@ class LaunchClock {
     }
 #else
     static_cast<void>(page), static_cast<void>(now);
-    return false;
 #endif
+    return false;
   }
 
  private:

@@ -103,9 +103,8 @@ template <class Geometry>
   thread.open_count = 1;
   thread.open_stream = &stream;
   if (++thread.sample % kSampleEvery == 0) [[unlikely]] {
-    std::int64_t end = now;
-    LaunchClock::counter_ns(page, end);
-    thread.sampled_enter_ns = end - now;
+    std::int64_t end;
+    if (LaunchClock::counter_ns(page, end)) thread.sampled_enter_ns = end - now;
   }
   return true;
 }
