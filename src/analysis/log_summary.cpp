@@ -103,11 +103,15 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   const bool black_box = is_black_box();
   if (black_box && launch.launch_ns <= summarised_until_ns_) return log.saw_time(launch.launch_ns);
   const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
+  Told& told = told_of(config);
+  if (told.session_only > 0) {  // recovered, of a log that had lost it before its end
+    --told.session_only;
+    return log.saw_time(launch.launch_ns);
+  }
   LaunchGroup& group = group_for(config, {launch.stream.value, launch.thread, &line.scope});
   const bool failed = launch.status && *launch.status != 0;
   log.saw_time(launch.launch_ns + launch.call_ns.value_or(0));
   const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
-  Told& told = told_of(config);
   told.all.add(one);
   if (black_box) told.dumped.add(one);
   if (launch.captured) {
@@ -147,6 +151,7 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, static_cast<std::int64_t>(sum.call_total_ns)};
   if (sum.session) {
     fresh.subtract(told.all);
+    told.session_only += fresh.count;
   } else if (is_black_box()) {
     fresh.subtract(told.dumped);
     told.dumped = Sums();

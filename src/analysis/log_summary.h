@@ -58,6 +58,7 @@ class LogSummary {
   struct Told {
     std::size_t log = 0;  // number of the log, from 1; another one: nothing yet
     Sums all;
+    std::uint64_t session_only = 0;  // launches that only the sum of the session has told of
     Sums dumped;          // black box: of these, by lines that the next summary of a second tells of again
   };
   struct Config {

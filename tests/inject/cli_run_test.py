@@ -369,6 +369,11 @@ class Simulated(RunTest):
         for words in ((log, recovered), (log, flight), (log, recovered, flight), sorted(self.folder.glob("k.*")),
                       (recovered, flight), (self.folder, flight)):
             self.assertEqual(counted(*words), whole, words)
+        # The same where the end is there.
+        log.write_bytes(b"".join(lines[:3] + lines[len(lines) // 2:]))
+        self.assertGreater(counted(log)[2], 0)
+        self.assertEqual(counted(log, flight), whole)
+        log.write_bytes(b"".join(lines[: len(lines) // 2]))
         # Under a name that says nothing, and beside a recording that is another one.
         other = self.folder / "elsewhere.ndjson"
         recovered.rename(other)

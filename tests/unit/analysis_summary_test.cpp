@@ -145,6 +145,22 @@ TEST(LogSummary, TheSessionTellsOfDeletedSegments) {
   EXPECT_EQ(summary.totals().launches, 105u);
 }
 
+// A log that was damaged while it was written, with the events that its flight file still had behind its end.
+TEST(LogSummary, WhatIsRecoveredBehindTheEndIsInTheSessionsSum) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  summary.add(kernel("f"));
+  summary.add(summary_of(kernel("f"), 3, true));
+  for (int i = 0; i < 2; ++i) summary.add(kernel("f"));
+  EXPECT_EQ(summary.totals().launches, 3u);
+  EXPECT_EQ(summary.logs()[0].launches, 3u);
+  summary.add(kernel("f"));  // launched behind the end of the recording
+  EXPECT_EQ(summary.totals().launches, 4u);
+  summary.begin_log("b");
+  summary.add(kernel("f"));
+  EXPECT_EQ(summary.totals().launches, 5u);
+}
+
 TEST(LogSummary, TheEndTellsOfGraphLaunchesWhoseLinesAreGone) {
   LogSummary summary(GroupBy::kKernel);
   summary.begin_log("a");
