@@ -1,4 +1,5 @@
-/* What a process that never calls CUDA pays for the preload: /bin/true with and without it, taken in turn, medians.
+/* What a process that never calls CUDA pays for the preload: /bin/true with and without it, taken in turn, lower
+ * quartiles, since what others do on the machine only ever adds.
  *   preload_cost LIBRARY LIMIT_MS LIMIT_KIB
  * Exit 0 within the limits, 1 beyond. A busy machine gets three tries. */
 #define _GNU_SOURCE
@@ -42,9 +43,9 @@ static int by_value(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-static double median(double* values) {
+static double quartile(double* values) {
   qsort(values, kRounds, sizeof *values, by_value);
-  return values[kRounds / 2];
+  return values[kRounds / 4];
 }
 
 int main(int argc, char** argv) {
@@ -61,8 +62,8 @@ int main(int argc, char** argv) {
       ms[0][round] = without.ms, kib[0][round] = without.kib;
       ms[1][round] = with.ms, kib[1][round] = with.kib;
     }
-    const double bare_ms = median(ms[0]), bare_kib = median(kib[0]);
-    const double more_ms = median(ms[1]) - bare_ms, more_kib = median(kib[1]) - bare_kib;
+    const double bare_ms = quartile(ms[0]), bare_kib = quartile(kib[0]);
+    const double more_ms = quartile(ms[1]) - bare_ms, more_kib = quartile(kib[1]) - bare_kib;
     printf("/bin/true: %.3f ms, %.0f KiB; under the preload %+.3f ms (limit %.3f), %+.0f KiB (limit %.0f)\n", bare_ms,
            bare_kib, more_ms, limit_ms, more_kib, limit_kib);
     if (more_ms <= limit_ms && more_kib <= limit_kib) return 0;
