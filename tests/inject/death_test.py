@@ -113,7 +113,7 @@ class Summary(Run):
         self.assertEqual(died.said[-1], "next: gpuflight recover log.flight")
         self.assertRegex(died.stderr, r"process \d+ \(soak_host\) did not end its recording; "
                                       r"[\d,]+ events that had not reached its log are in log.recovered.ndjson")
-        self.assertRegex(died.stderr, r"(?m)^gpuflight:   stream \d+.*: last .*ti?o?ck.*\(\d+,1,1\) x \(64,1,1\) at \+")
+        self.assertRegex(died.stderr, r"(?m)^gpuflight:   stream \d+.*: last (graph \d+|.*t[io]ck.*\(\d+,1,1\) x \(64,1,1\)) at \+")
         # And who looks later is told the same.
         later, said = recover(flight)
         self.assertEqual((later, said["verdict"]), (4, "stopped"))
