@@ -60,7 +60,7 @@ if [ $device = real ]; then
   say "recording a block reduction on this machine's GPU"
   show "$gpuflight" run --log "$out/demo.ndjson" -- $build/examples/block_reduce_naive
 else
-  say "recording the same launches on a simulated sm_86 board: no GPU takes part, times are invented by the simulator"
+  say "recording the launches of a plan on a simulated sm_86 board: no GPU takes part, and times mean nothing"
   show export "LD_LIBRARY_PATH=$PWD/$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   show export "GPUFLIGHT_SIM_PLAN=$PWD/tests/plans/article_sm86.json"
   # Named, because a libcupti of a toolkit would be found first, and it knows no simulated driver.
