@@ -119,7 +119,9 @@ void RenderedConfig::render(const event::KernelInfo* kernel, const event::Kernel
 
   text_.append(kEventStart);
   Members head(text_, true);
+  name_at_ = text_.size();
   known ? head.text("name", k.name) : head.null("name");
+  name_end_ = text_.size();
   if (details_) {
     head.share("occupancy", warps(o, o.max_active_blocks), o.max_warps_per_sm);
     head.known("num_regs", k.num_regs);
@@ -298,7 +300,9 @@ bool is_ring_event(std::string_view line) noexcept {
   if (!line.starts_with(kStart)) return false;
   line.remove_prefix(kStart.size());
   return line.starts_with("kernel_event\"") || line.starts_with("graph_launch_event\"") ||
-         line.starts_with("scope_event\"") || line.starts_with("sync_event\"") || line.starts_with("api_event\"");
+         line.starts_with("scope_event\"") || line.starts_with("sync_event\"") || line.starts_with("api_event\"") ||
+         line.starts_with("memcpy_event\"") || line.starts_with("memset_event\"") ||
+         line.starts_with("memory_event\"") || line.starts_with("stream_edge\"");
 }
 
 }  // namespace gpuflight::log

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "event/activity.h"
 #include "event/api_call.h"
 #include "event/events.h"
 #include "event/incidents.h"
@@ -26,6 +27,8 @@ class RenderedConfig {
   // False: no memory for it, or default-made; lines made with it are dropped and counted.
   bool valid() const noexcept { return valid_; }
   std::size_t bytes() const noexcept { return sizeof(*this) + text_.capacity(); }
+  // "name":"..." or "name":null
+  std::string_view name_pair() const noexcept { return text_.view().substr(name_at_, name_end_ - name_at_); }
 
  private:
   friend RenderedConfig render_config(const event::KernelInfo&, const event::KernelConfig&, event::ConfigId, bool,
@@ -41,6 +44,7 @@ class RenderedConfig {
 
   // {"type":"kernel_event","name":...,"block":"(256,1,1)" | ,"grid": | ,"max_active_blocks":... | ,"waves":
   Buffer text_;
+  std::size_t name_at_ = 0, name_end_ = 0;
   std::size_t shape_end_ = 0;  // the bars above
   std::size_t grid_at_ = 0;
   std::size_t rest_end_ = 0;
@@ -91,9 +95,23 @@ bool append_hang_event(Buffer& out, const event::HangEvent& hang) noexcept;
 bool append_fork_event(Buffer& out, const event::ForkEvent& fork) noexcept;
 bool append_exit_event(Buffer& out, const event::ExitEvent& exit) noexcept;
 
+// GPU work other than kernels, memory, edges between streams, clocks. `stream` as for kernels.
+bool append_memcpy_event(Buffer& out, const RenderedStream& stream, std::string_view scope,
+                         const event::MemcpyEvent& copy) noexcept;
+bool append_memset_event(Buffer& out, const RenderedStream& stream, std::string_view scope,
+                         const event::MemsetEvent& fill) noexcept;
+bool append_memory_event(Buffer& out, std::string_view scope, const event::MemoryEvent& memory) noexcept;
+bool append_stream_edge(Buffer& out, std::string_view scope, const event::StreamEdge& edge) noexcept;
+// `config` for the kernel's name.
+bool append_kernel_time(Buffer& out, const RenderedConfig& config, const RenderedStream& stream,
+                        const event::KernelTime& time) noexcept;
+bool append_kernel_pending(Buffer& out, const RenderedConfig& config, const RenderedStream& stream,
+                           const event::KernelPending& pending) noexcept;
+bool append_clock_event(Buffer& out, const event::ClockEvent& clock) noexcept;
+
 // Whether a line is one of those that the ledger counts (kernel_event, graph_launch_event, scope_event, sync_event,
-// api_event): written for
-// one record of a ring. Looks at the line's beginning only.
+// api_event, memcpy_event, memset_event, memory_event, stream_edge): written for one record of a ring or one record of
+// the GPU's that belongs to none. Looks at the line's beginning only.
 bool is_ring_event(std::string_view line) noexcept;
 
 }  // namespace gpuflight::log
