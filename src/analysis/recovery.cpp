@@ -286,7 +286,7 @@ bool Recovery::is_unfinished(std::uint32_t slot) const {
 
 void Recovery::balance_slots() {
   RecoveryLedger& ledger = result_.ledger;
-  std::uint64_t missing_total = 0;
+  std::uint64_t missing_total = 0, gpu_missing = 0;
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     SlotCount& slot = slots_[i];
     if (!alive_ && slot.end > slot.seen) {  // damaged: the events themselves know better
@@ -310,11 +310,17 @@ void Recovery::balance_slots() {
       --missing;
     }
     missing_total += missing;
+    if (i == event::kGpuSlot) gpu_missing = missing;
   }
   const std::uint64_t without_slot = flight_.ledger.lost[index(LossCause::kNoThreadSlot)];
   ledger.seen += without_slot;
   ledger.lost[index(LossCause::kNoThreadSlot)] = without_slot;
   explain_missing(missing_total);
+  // What the GPU told and the recorder was about to write has no record to be recovered from, and no launch of the
+  // program's stands for it alone: it was not seen.
+  const std::uint64_t unwritten = std::min(ledger.unexplained, gpu_missing);
+  ledger.unexplained -= unwritten;
+  ledger.seen -= unwritten;
 }
 
 // `missing`: seen, neither in the log nor recovered, and not dropped. The recorder's counters tell what became of them.

@@ -35,6 +35,7 @@ class CuptiSource final : public LaunchSource {
   void stop(bool release) noexcept override;
 
   const Choice& choice() const noexcept { return choice_; }
+  const SharedObject& library() const noexcept { return library_; }
 
  private:
   static void CUPTIAPI on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,

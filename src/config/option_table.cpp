@@ -45,6 +45,11 @@ constexpr std::array kTable = {
               "stream: every event goes to the log; blackbox: summaries, and the last events in the flight file"},
     bool_row("details", "GPUFLIGHT_DETAILS", "--details", "enableKernelDetails", &Options::details, true, kWhat,
              "Occupancy of each kernel with what limits it; off leaves that part and its cost out"),
+    OptionRow{"timing", "GPUFLIGHT_TIMING", "--timing", nullptr, kEnum, &Options::timing, "all", "all|off", 0, 0, false, 0,
+              kWhat, "When the GPU ran each kernel, copy and fill; off leaves the times null and their cost out"},
+    OptionRow{"graphs", "GPUFLIGHT_GRAPHS", "--graphs", nullptr, kEnum, &Options::graphs, "auto", "auto|node|graph|off",
+              0, 0, false, 0, kWhat,
+              "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},
     string_row("include", "GPUFLIGHT_INCLUDE", "--include", nullptr, &Options::include, "", "GLOB[,GLOB...]", kWhat,
                "Record only programs whose name matches one of these"),
     string_row("exclude", "GPUFLIGHT_EXCLUDE", "--exclude", nullptr, &Options::exclude, "", "GLOB[,GLOB...]", kWhat,
@@ -213,9 +218,11 @@ struct Assign {
     options.*field = std::string(text);
     return true;
   }
-  bool operator()(Mode Options::*field) const {
+  template <class Enum>
+    requires std::is_enum_v<Enum>
+  bool operator()(Enum Options::*field) const {
     const auto index = choice_index(row.values, text);
-    if (index) options.*field = static_cast<Mode>(*index);
+    if (index) options.*field = static_cast<Enum>(*index);
     return index.has_value();
   }
 };
@@ -227,7 +234,9 @@ struct Show {
   std::string operator()(bool Options::*field) const { return options.*field ? "on" : "off"; }
   std::string operator()(std::uint64_t Options::*field) const { return number_text(options.*field, row.type); }
   std::string operator()(std::string Options::*field) const { return options.*field; }
-  std::string operator()(Mode Options::*field) const {
+  template <class Enum>
+    requires std::is_enum_v<Enum>
+  std::string operator()(Enum Options::*field) const {
     std::string_view choices = row.values;
     for (auto index = static_cast<std::size_t>(options.*field); index > 0; --index) {
       choices.remove_prefix(choices.find('|') + 1);

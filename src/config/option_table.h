@@ -23,7 +23,8 @@ enum class OptionGroup : std::uint8_t { kWhat, kWhere, kTrouble, kCost, kSurroun
 inline constexpr std::size_t kOptionGroupCount = 5;
 const char* group_title(OptionGroup group) noexcept;
 
-using OptionField = std::variant<bool Options::*, std::uint64_t Options::*, std::string Options::*, Mode Options::*>;
+using OptionField = std::variant<bool Options::*, std::uint64_t Options::*, std::string Options::*, Mode Options::*,
+                                 Timing Options::*, Graphs Options::*>;
 
 struct OptionRow {
   const char* key;           // "log_max": name in files and in set_option

@@ -12,11 +12,25 @@ enum class Mode : std::uint8_t {
   kBlackbox,  // the log gets summaries, the flight file keeps the last events
 };
 
+enum class Timing : std::uint8_t {
+  kAll,  // when the GPU did each piece of work, asked of CUPTI's activity records
+  kOff,
+};
+
+enum class Graphs : std::uint8_t {
+  kAuto,   // node in stream mode, off in black-box mode
+  kNode,   // times of every node of a graph: doubles the cost of a replay
+  kGraph,  // times of each cuGraphLaunch as a whole
+  kOff,
+};
+
 struct Options {
   // what is recorded
   bool enabled = true;
   Mode mode = Mode::kStream;
   bool details = true;  // occupancy and its breakdown
+  Timing timing = Timing::kAll;
+  Graphs graphs = Graphs::kAuto;
   std::string include;  // comma-separated globs of program names; empty: all
   std::string exclude;
 

@@ -48,7 +48,7 @@ Ring* RingSet::acquire(std::uint32_t tid, const char* thread_name) noexcept {
     const std::uint32_t next_new = slots_used_.load(std::memory_order_relaxed);
     if (free_count_ > 0) {
       ring = rings_[free_slots_[--free_count_]].load(std::memory_order_relaxed);
-    } else if (next_new < event::kMaxThreadSlots && spare != nullptr) {
+    } else if (next_new < event::kGpuSlot && spare != nullptr) {
       ring = spare;
       used_spare = true;
       ring->set_ = this;

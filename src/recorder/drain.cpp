@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kBatchBytes = 512 * 1024;  // at most; never more than a segment
 constexpr std::uint64_t kEndLineBytes = 4096;
 constexpr std::int64_t kSecond = 1'000'000'000;
-// Lines whose time is further than this behind a line already written are flagged late (docs/FORMAT.md, "Order").
-constexpr std::int64_t kOrderWindowNs = kSecond;
 
 using event::LossCause;
 using flight::RecordKind;
@@ -19,46 +17,34 @@ using flight::RecordPhase;
 
 constexpr std::size_t index(LossCause cause) { return static_cast<std::size_t>(cause); }
 
+std::size_t batch_bytes(const log::LogSink& sink) {
+  return sink.segment_limit() == 0 ? kBatchBytes : std::min<std::size_t>(kBatchBytes, sink.segment_limit());
+}
+
 }  // namespace
 
 Drain::Drain(const Parts& parts, const Options& options)
     : parts_(parts),
-      details_(options.details),
       summaries_only_(options.summaries_only),
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
-      batch_bytes_(parts.sink.segment_limit() == 0
-                       ? kBatchBytes
-                       : std::min<std::size_t>(kBatchBytes, parts.sink.segment_limit())),
-      unknown_config_(log::render_unknown_config(options.details)) {
-  buffer_.reserve(batch_bytes_ + 128 * 1024);
+      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches}, options.details,
+             batch_bytes(parts.sink)),
+      activity_configs_(parts.kernels, parts.devices),
+      join_({lines_, parts.rings, activity_configs_, parts.streams, parts.kernels, *this}) {
   // Never more than there are slots and chunks: what follows cannot fail.
   cursors_.reserve(event::kMaxThreadSlots);
   progress_.reserve(parts.file.chunk_count() + 1);
+  chunks_.resize(parts.file.chunk_count());
   emptied_.reserve(parts.file.chunk_count());
   refused_.reserve(parts.file.chunk_count());
-}
-
-void Drain::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
-  log::append_session_start(out, session_, segment);
-  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
-    const event::Seq seq = device_seqs_[static_cast<std::size_t>(i)];
-    if (seq.value != 0) log::append_device_info(out, *parts_.devices.known(i), seq);
-  }
-  for (std::uint32_t id = 1; id < streams_written_; ++id) {
-    if (const event::StreamInfo* const stream = parts_.streams.row(id)) {
-      event::StreamInfo line = *stream;
-      line.seq = stream_seqs_[id];
-      log::append_stream_info(out, line);
-    }
-  }
 }
 
 std::uint64_t Drain::round() noexcept {
   const std::int64_t now = parts_.launches.now_ns();
   second_ends_ns_ = now - second_began_ns_ >= kSecond ? now : 0;
-  write_new_devices();
+  lines_.write_new_devices();
   waiting_.clear();
   std::uint64_t taken = 0;
   const std::uint32_t slots = parts_.rings.slots_used();
@@ -92,11 +78,13 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
         note_waiting(record);
         break;
       }
-      take(record, phase, event::Seq(slot, first + cursor.taken));
+      const event::Seq seq(slot, first + cursor.taken);
+      bool summarised = false;
+      if (take(record, phase, seq, summarised) && !summarised) write(record, phase, seq, cursor);
       ++cursor.taken;
       ++taken;
       ++taken_total_;
-      if (buffer_.size() >= batch_bytes_) {
+      if (lines_.full()) {
         progress_.push_back({cursor.chunk, cursor.taken});
         flush();
       }
@@ -111,21 +99,22 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
   return taken;
 }
 
-// Counts a record, tells the watch of it, and writes or summarises it.
-void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  bool summarise = summaries_only_;
+// Counts a record, tells the watch of it, and summarises it where that is all that becomes of it.
+bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq, bool& summarised) noexcept {
+  summarised = summaries_only_;
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kKernelLaunch: {
       const event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
       count_kernel(launch);
       if (parts_.watch != nullptr) parts_.watch->on_launch(launch);
       if (rule_ && rule_->matches(launch)) rule_matched_ = true;
-      summarise = summarise || summarising_;
+      summarised = summarised || summarising_;
       const bool of_next = second_ends_ns_ != 0 && launch.launch_ns > second_ends_ns_;
-      if (summarise && !(of_next ? next_second_ : second_).add(launch)) {
+      if (summarised && !(of_next ? next_second_ : second_).add(launch)) {
         ++write_failed_;
-        return;
+        return false;
       }
+      if (summarised) join_.note_summarised(record, phase, seq);
       break;
     }
     case RecordKind::kGraphLaunch: {
@@ -133,6 +122,7 @@ void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       ++counts_.graph_launches;
       if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
       if (parts_.watch != nullptr) parts_.watch->on_graph(launch);
+      join_.note_graph(record, phase);
       break;
     }
     case RecordKind::kApiCall:
@@ -146,12 +136,58 @@ void Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       break;
     default:
       ++unknown_records_;
-      return;
+      return false;
   }
-  if (summarise) {
-    ++summarised_;
-  } else if (!write(record, phase, seq)) {
+  if (summarised) ++summarised_;
+  return true;
+}
+
+// As a line, now or when its times are known.
+void Drain::write(const flight::Record& record, RecordPhase phase, event::Seq seq, const Cursor& at) noexcept {
+  if (join_.hold(record, phase, seq, at.chunk, static_cast<std::uint16_t>(at.taken))) {
+    ++chunks_[at.chunk].held;
+  } else if (!lines_.record(record, phase, seq)) {
     ++write_failed_;
+  }
+}
+
+void Drain::on_line(bool written, std::uint32_t chunk) noexcept {
+  if (!written) ++write_failed_;
+  try {
+    released_.push_back(chunk);
+  } catch (...) {
+    --chunks_[chunk].held;  // free a batch too early rather than never
+  }
+}
+
+void Drain::on_own_line(bool written) noexcept {
+  ++gpu_lines_;
+  if (!written) ++write_failed_;
+}
+
+void Drain::on_time(const event::KernelLaunch& launch) noexcept {
+  if (rule_ && rule_->on_gpu_time() && rule_->matches(launch)) rule_matched_ = true;
+  if (summaries_only_ || summarising_) second_.add_time(launch);
+  session_summary_.add_time(launch);
+}
+
+void Drain::on_room_needed() noexcept {
+  if (lines_.full()) flush();
+}
+
+void Drain::finish_times() noexcept {
+  join_.finish();
+  flush();
+}
+
+void Drain::settle() noexcept {
+  join_.settle(parts_.launches.now_ns(), [this](std::uint32_t stream) noexcept {
+    return parts_.watch != nullptr ? parts_.watch->finished_ns(stream) : 0;
+  });
+  // Held records keep their chunks: the newest need room more than the oldest need their times in the same line.
+  constexpr std::size_t kStep = 16 * flight::kRecordsPerChunk;
+  for (flush(); parts_.rings.free_chunks() < parts_.file.chunk_count() / 2 && join_.held() > 0; flush()) {
+    join_.make_room(kStep);
   }
 }
 
@@ -166,116 +202,7 @@ void Drain::count_kernel(const event::KernelLaunch& launch) noexcept {
   session_summary_.add(launch);
 }
 
-// The record as its line. False: no memory for it.
-bool Drain::write(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
-  const std::string_view scope = rendered_scope(record.scope);
-  const bool late = record.launch_ns + kOrderWindowNs < newest_ns_;
-  bool written = false;
-  switch (static_cast<RecordKind>(record.kind)) {
-    case RecordKind::kKernelLaunch: {
-      event::KernelLaunch launch = flight::to_kernel_launch(record, phase, seq);
-      launch.late = late;
-      // The stream first: one that is new writes its stream_info line into the buffer.
-      const log::RenderedStream& stream = rendered_stream(record.stream);
-      written = log::append_kernel_event(buffer_, rendered_config(record.config), stream, scope, launch);
-      break;
-    }
-    case RecordKind::kGraphLaunch:
-      written = log::append_graph_launch_event(buffer_, rendered_stream(record.stream), scope,
-                                               flight::to_graph_launch(record, phase, seq));
-      break;
-    case RecordKind::kApiCall: {
-      event::ApiEvent call = flight::to_api_event(record, phase, seq);
-      call.late = late;
-      rendered_stream(record.stream);
-      written = log::append_api_event(buffer_, scope, call);
-      break;
-    }
-    default:
-      written = log::append_scope_event(buffer_, scope, flight::to_scope_event(record, seq));
-      break;
-  }
-  if (written) {
-    ++buffered_events_;
-    if (record.launch_ns > newest_ns_) newest_ns_ = record.launch_ns;
-  }
-  return written;
-}
-
-// Caches by id, filled on first sight. Without memory the unknown one serves: a line with nulls beats no line.
-log::RenderedConfig& Drain::rendered_config(std::uint32_t id) noexcept {
-  if (id == 0) return unknown_config_;
-  try {
-    if (id >= configs_.size()) configs_.resize(id + 1);
-    if (!configs_[id].valid()) {
-      const event::KernelConfig* const config = parts_.kernels.config(event::ConfigId{id});
-      const event::KernelInfo* const kernel = config != nullptr ? parts_.kernels.kernel(config->kernel) : nullptr;
-      if (kernel == nullptr) return unknown_config_;
-      const event::DeviceInfo* const device = parts_.devices.known(kernel->device);
-      configs_[id] =
-          log::render_config(*kernel, *config, event::ConfigId{id}, details_, device != nullptr ? device->sm_count : 0);
-    }
-    return configs_[id].valid() ? configs_[id] : unknown_config_;
-  } catch (...) {
-    return unknown_config_;
-  }
-}
-
-const log::RenderedStream& Drain::rendered_stream(std::uint32_t id) noexcept {
-  if (id >= streams_written_) write_new_streams();
-  return id != 0 && id < streams_.size() ? streams_[id] : unknown_stream_;
-}
-
-std::string_view Drain::rendered_scope(std::uint32_t id) noexcept {
-  if (id == 0) return {};
-  try {
-    if (id >= scopes_.size()) scopes_.resize(id + 1);
-    if (scopes_[id].empty()) {
-      if (const std::string* const path = parts_.scopes.path(event::ScopeId{id})) {
-        log::Buffer text;
-        log::append_json_string(text, *path);
-        scopes_[id] = text.view();
-      }
-    }
-    return scopes_[id];
-  } catch (...) {
-    return {};
-  }
-}
-
-void Drain::write_new_devices() noexcept {
-  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
-    event::Seq& written = device_seqs_[static_cast<std::size_t>(i)];
-    if (written.value != 0) continue;
-    const event::DeviceInfo* const device = parts_.devices.known(i);
-    if (device == nullptr) continue;
-    const event::Seq seq = own_seq();
-    if (log::append_device_info(buffer_, *device, seq)) written = seq;
-  }
-}
-
-void Drain::write_new_streams() noexcept {
-  write_new_devices();
-  try {
-    for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
-      if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
-      if (stream_seqs_.size() <= streams_written_) stream_seqs_.resize(streams_written_ + 1);
-      const event::StreamInfo* const row = parts_.streams.row(streams_written_);
-      if (row == nullptr) continue;
-      event::StreamInfo line = *row;
-      line.seq = stream_seqs_[streams_written_] = own_seq();
-      log::append_stream_info(buffer_, line);
-      streams_[streams_written_] = log::render_stream(*row);
-    }
-  } catch (...) {
-  }
-}
-
-void Drain::say(event::Notice notice) noexcept {
-  notice.seq = own_seq();
-  if (notice.time_ns == 0) notice.time_ns = parts_.launches.now_ns();
-  log::append_notice_event(buffer_, notice);
-}
+void Drain::say(event::Notice notice) noexcept { lines_.say(std::move(notice)); }
 
 void Drain::write_due_summaries(bool now) noexcept {
   if (second_ends_ns_ == 0 && !now) return;
@@ -287,10 +214,7 @@ void Drain::write_due_summaries(bool now) noexcept {
 }
 
 void Drain::write_second(std::int64_t ends_ns) noexcept {
-  second_.take(second_began_ns_, ends_ns, [&](event::KernelSummary& summary) {
-    summary.seq = own_seq();
-    log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
-  });
+  second_.take(second_began_ns_, ends_ns, [&](event::KernelSummary& summary) { lines_.summary(summary); });
   second_began_ns_ = ends_ns;
   std::swap(second_, next_second_);
 }
@@ -311,20 +235,9 @@ void Drain::note_waiting(const flight::Record& record) noexcept {
 }
 
 void Drain::write_incidents(IncidentWatch::Incidents incidents) noexcept {
-  for (event::ErrorEvent& error : incidents.errors) {
-    error.seq = own_seq();
-    log::append_error_event(buffer_, error);
-  }
-  for (event::HangEvent& hang : incidents.hangs) {
-    hang.seq = own_seq();
-    log::append_hang_event(buffer_, hang);
-  }
+  for (event::ErrorEvent& error : incidents.errors) lines_.error(std::move(error));
+  for (event::HangEvent& hang : incidents.hangs) lines_.hang(std::move(hang));
   flush();
-}
-
-void Drain::write_fork(event::ForkEvent fork) noexcept {
-  fork.seq = own_seq();
-  log::append_fork_event(buffer_, fork);
 }
 
 bool Drain::take_rule_match() noexcept { return std::exchange(rule_matched_, false); }
@@ -340,10 +253,10 @@ std::uint64_t Drain::dump(const char* reason) noexcept {
     std::uint64_t dumped = 0;
     black_box_.dump(dump_events_, taken_until, [&](const flight::Record& record, event::Seq seq) {
       const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_relaxed));
-      if (!write(record, phase, seq)) return;
+      if (!lines_.record(record, phase, seq)) return;
       ++dumped;
       --summarised_;
-      if (buffer_.size() >= batch_bytes_) flush();
+      if (lines_.full()) flush();
     });
     event::Notice notice;
     notice.code = "dump";
@@ -379,58 +292,67 @@ void Drain::write_losses() noexcept {
     any = any || loss.lost[i] != 0;
   }
   if (!any) return;
-  loss.seq = own_seq();
   loss.time_ns = parts_.launches.now_ns();
   loss.ledger = now;
-  if (!log::append_loss_event(buffer_, loss)) return;
+  if (!lines_.loss(loss)) return;
   flush();
   if (last_error_ == 0) losses_said_ = now.lost;  // else it is said when there is room again
 }
 
 void Drain::write_end(event::SessionEnd end) noexcept {
+  join_.finish();
   write_due_summaries(true);
   session_summary_.take(0, parts_.launches.now_ns(), [&](event::KernelSummary& summary) {
-    summary.seq = own_seq();
     summary.session = true;
-    log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
-    if (buffer_.size() >= batch_bytes_) flush();
+    lines_.summary(summary);
+    if (lines_.full()) flush();
   });
   write_losses();
   flush();
   parts_.sink.make_way(kEndLineBytes);  // what must go goes now, so that the line counts it
   rotated_away_ += parts_.sink.take_rotated_away();
-  end.seq = own_seq();
   end.time_ns = parts_.launches.now_ns();
   end.ledger = ledger();
   end.bytes_written = parts_.sink.bytes_written();
-  log::append_session_end(buffer_, end);
+  lines_.end(std::move(end));
   flush();
 }
 
 void Drain::flush() noexcept {
-  if (!buffer_.empty()) {
-    const log::WriteOutcome outcome = parts_.sink.write(buffer_.view(), buffered_events_, newest_ns_);
+  if (!lines_.buffer().empty()) {
+    // Before the lines: of what is in the log the flight file must know.
+    parts_.file.slots()[event::kGpuSlot].seen.store(gpu_lines_, std::memory_order_relaxed);
+    const std::uint64_t events = lines_.buffered_events();
+    const log::WriteOutcome outcome = parts_.sink.write(lines_.buffer().view(), events, lines_.newest_ns());
     written_ += outcome.events_written;
-    write_failed_ += buffered_events_ - outcome.events_written;
+    write_failed_ += events - outcome.events_written;
     last_error_ = outcome.error;
     rotated_away_ += parts_.sink.take_rotated_away();
-    buffer_.clear();
-    buffered_events_ = 0;
+    lines_.clear();
     // After each batch: within a second a fast program can fill a small bound several times.
     if (!summaries_only_ && !summarising_ && parts_.sink.must_summarise(parts_.launches.now_ns())) summarise(true);
   }
   // Only now: a chunk is free again when its lines are written.
-  for (const Progress& p : progress_) {
-    parts_.rings.chunk(p.chunk).header.taken.store(p.taken, std::memory_order_release);
+  for (const Progress& p : progress_) chunks_[p.chunk].taken = p.taken;
+  for (const std::uint32_t chunk : released_) {
+    --chunks_[chunk].held;
+    publish_taken(chunk);
   }
+  for (const Progress& p : progress_) publish_taken(p.chunk);
+  released_.clear();
   progress_.clear();
   emptied_.insert(emptied_.end(), refused_.begin(), refused_.end());
   refused_.clear();
   for (const std::uint32_t chunk : emptied_) {
-    if (!parts_.rings.give_back(chunk)) refused_.push_back(chunk);
+    if (chunks_[chunk].held > 0 || !parts_.rings.give_back(chunk)) refused_.push_back(chunk);
   }
   emptied_.clear();
   publish_counters();
+}
+
+void Drain::publish_taken(std::uint32_t chunk) noexcept {
+  if (chunks_[chunk].held > 0) return;  // the lines of some are still to come
+  parts_.rings.chunk(chunk).header.taken.store(chunks_[chunk].taken, std::memory_order_release);
 }
 
 bool Drain::chunk_needed(std::uint32_t chunk) const noexcept {
@@ -441,17 +363,18 @@ event::Ledger Drain::ledger() noexcept {
   event::Ledger ledger;
   const std::uint64_t dropped = parts_.rings.dropped();
   const std::uint64_t without_slot = parts_.launches.without_slot();
-  ledger.seen = parts_.rings.seen() + without_slot;
+  ledger.seen = parts_.rings.seen() + without_slot + gpu_lines_;
   ledger.written = written_;
   ledger.summarised = summarised_;
   ledger.lost[index(LossCause::kPoolEmpty)] = dropped;
   ledger.lost[index(LossCause::kNoThreadSlot)] = without_slot;
   ledger.lost[index(LossCause::kWriteFailed)] = write_failed_;
   ledger.lost[index(LossCause::kUnknownRecord)] = unknown_records_;
-  // Counted by itself, not as what is left over: begun and not returned, committed and not taken, rendered and not in
-  // the file. So the sum is a check.
-  ledger.pending = parts_.rings.seen() - dropped - taken_total_ + buffered_events_;
+  // Counted by itself, not as what is left over: begun and not returned, committed and not taken, waiting for its times,
+  // rendered and not in the file. So the sum is a check.
+  ledger.pending = parts_.rings.seen() - dropped - taken_total_ + join_.held() + lines_.buffered_events();
   ledger.rotated_away = rotated_away_;
+  ledger.null_time = join_.null_time();
   ledger.table_full = table_full_;
   ledger.occupancy_mismatch = parts_.resolver.occupancy_mismatches();
   return ledger;
@@ -465,6 +388,7 @@ void Drain::publish_counters() noexcept {
   put(block.written, written_);
   put(block.summarised, summarised_);
   put(block.rotated_away, rotated_away_);
+  put(block.null_time, join_.null_time());
   put(block.table_full, table_full_);
   put(block.occupancy_mismatch, parts_.resolver.occupancy_mismatches());
   put(block.lost[index(LossCause::kNoThreadSlot)], parts_.launches.without_slot());

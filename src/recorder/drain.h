@@ -18,25 +18,26 @@
 #include "capture/scope_table.h"
 #include "capture/stream_table.h"
 #include "flight/ring.h"
-#include "log/encoder.h"
 #include "log/sink.h"
+#include "recorder/activity_join.h"
 #include "recorder/black_box.h"
 #include "recorder/dump_rule.h"
 #include "recorder/incident_watch.h"
+#include "recorder/line_writer.h"
 #include "recorder/summariser.h"
 
 namespace gpuflight::recorder {
 
-class Drain final : public log::SegmentPrologue {
+class Drain final : private JoinClient {
  public:
   struct Parts {
     flight::FlightFile& file;
     flight::RingSet& rings;
-    const capture::KernelTable& kernels;
+    capture::KernelTable& kernels;
     const capture::KernelResolver& resolver;
     const capture::StreamTable& streams;
     const capture::ScopeTable& scopes;
-    const capture::DeviceQuery& devices;
+    capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
     log::LogSink& sink;
     IncidentWatch* watch;  // null: errors and hangs are not looked for
@@ -54,16 +55,22 @@ class Drain final : public log::SegmentPrologue {
   Drain(const Parts& parts, const Options& options);
 
   // The session's own lines; kept for the head of every segment.
-  void set_session(event::SessionStart session) { session_ = std::move(session); }
-  void append_prologue(log::Buffer& out, std::uint32_t segment) noexcept override;
+  void set_session(event::SessionStart session) { lines_.set_session(std::move(session)); }
+  log::SegmentPrologue& prologue() noexcept { return lines_; }
 
   // One round over all rings. Returns how many records it took.
   std::uint64_t round() noexcept;
 
+  // GPU times: whether they come, and what comes. settle() once after all of a round.
+  ActivityJoin& join() noexcept { return join_; }
+  void settle() noexcept;
+  void finish_times() noexcept;  // no more will come
+
   // Lines of the recorder itself.
   void say(event::Notice notice) noexcept;
   void write_incidents(IncidentWatch::Incidents incidents) noexcept;
-  void write_fork(event::ForkEvent fork) noexcept;
+  void write_fork(event::ForkEvent fork) noexcept { lines_.fork(fork); }
+  void write_clock(event::ClockEvent clock) noexcept { lines_.clock(clock); }
   // The last events of a black box, one by one; how many. In stream mode they are in the log already.
   std::uint64_t dump(const char* reason) noexcept;
   bool take_rule_match() noexcept;  // whether a launch has matched the rule since the last call
@@ -94,47 +101,43 @@ class Drain final : public log::SegmentPrologue {
     std::uint32_t taken;
   };
 
+  struct ChunkUse {
+    std::uint32_t taken = 0;
+    std::uint32_t held = 0;  // of these: wait for their times
+  };
+
   std::uint64_t drain_slot(std::uint32_t slot) noexcept;
   void write_second(std::int64_t ends_ns) noexcept;
-  void take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
-  bool write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
+  // `summarised`: it gets no line. False: the record is lost and counted.
+  bool take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, bool& summarised) noexcept;
+  void write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, const Cursor& at) noexcept;
   void count_kernel(const event::KernelLaunch& launch) noexcept;
   void note_waiting(const flight::Record& record) noexcept;
-  log::RenderedConfig& rendered_config(std::uint32_t id) noexcept;
-  const log::RenderedStream& rendered_stream(std::uint32_t id) noexcept;
-  std::string_view rendered_scope(std::uint32_t id) noexcept;
-  void write_new_devices() noexcept;
-  void write_new_streams() noexcept;
   void summarise(bool on) noexcept;
-  event::Seq own_seq() noexcept { return event::Seq(event::kRecorderSlot, own_counter_++); }
   void publish_counters() noexcept;
+  void publish_taken(std::uint32_t chunk) noexcept;
+
+  void on_line(bool written, std::uint32_t chunk) noexcept override;
+  void on_own_line(bool written) noexcept override;
+  void on_time(const event::KernelLaunch& launch) noexcept override;
+  void on_room_needed() noexcept override;
 
   Parts parts_;
-  const bool details_;
   const bool summaries_only_;
   const std::uint64_t dump_events_;
   const std::optional<DumpRule> rule_;
   bool rule_matched_ = false;
   BlackBox black_box_;
   std::vector<Watchdog::WaitingCall> waiting_;
-  const std::size_t batch_bytes_;  // buffered lines are written when they are so many
-  event::SessionStart session_;
-  std::vector<Cursor> cursors_;        // by slot
-  std::vector<Progress> progress_;     // of this batch, marked in the file when its lines are written
-  std::vector<std::uint32_t> emptied_; // chunks to give back then
-  std::vector<std::uint32_t> refused_; // chunks the pool could not take at once
-  std::vector<log::RenderedConfig> configs_;
-  std::vector<log::RenderedStream> streams_;
-  std::vector<std::string> scopes_;
-  log::RenderedConfig unknown_config_;
-  log::RenderedStream unknown_stream_;
-  std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seqs_{};  // of their lines; 0: not written yet
-  std::vector<event::Seq> stream_seqs_;                                      // by id
-  std::uint32_t streams_written_ = 1;
-  log::Buffer buffer_;
-  std::uint64_t buffered_events_ = 0;
-  std::int64_t newest_ns_ = 0;
-  std::uint64_t own_counter_ = 1;  // 0 is session_start's
+  LineWriter lines_;
+  capture::ActivityConfigs activity_configs_;
+  ActivityJoin join_;
+  std::vector<Cursor> cursors_;         // by slot
+  std::vector<Progress> progress_;      // of this batch, marked in the file when its lines are written
+  std::vector<ChunkUse> chunks_;        // by chunk
+  std::vector<std::uint32_t> released_; // chunks of records whose lines are in this batch
+  std::vector<std::uint32_t> emptied_;  // chunks to give back then
+  std::vector<std::uint32_t> refused_;  // chunks that hold records still, or that the pool could not take at once
   // A launch belongs to the second in which it was made, whenever its record is taken: recover tells by that time alone
   // which events the last summary has.
   Summariser second_, next_second_, session_summary_;
@@ -144,6 +147,7 @@ class Drain final : public log::SegmentPrologue {
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
   std::uint64_t table_full_ = 0, taken_total_ = 0;
+  std::uint64_t gpu_lines_ = 0;  // of GPU work without a record, appended or refused
   std::array<std::uint64_t, event::kLossCauseCount> losses_said_{};
   int last_error_ = 0;
 };

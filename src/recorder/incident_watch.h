@@ -48,6 +48,10 @@ class IncidentWatch {
       : parts_(parts), watchdog_(hang_after_ns), hang_command_(std::move(hang_command)) {}
 
   // While records are drained.
+  // Work of the stream whose launch call had returned by then is known to be done; 0: nothing is known.
+  std::int64_t finished_ns(std::uint32_t stream) const noexcept {
+    return progress_.finished_ns(stream);
+  }
   void on_launch(const event::KernelLaunch& launch) noexcept;
   void on_graph(const event::GraphLaunch& launch) noexcept;
   void on_call(const event::ApiEvent& call, std::uint32_t context_uid) noexcept;

@@ -50,6 +50,19 @@ void on_fork_in_child() noexcept {
   capture::forget_thread_state();
 }
 
+// Before CUPTI's own handlers and the destructors of libraries: those that are registered last run first, and CUPTI is in
+// the process by then.
+void flush_at_exit() noexcept {
+  if (Recorder* const recorder = Recorder::current()) {
+    recorder->flush_last(std::min<std::uint32_t>(recorder->exit_timeout_ms(), 1'000));
+  }
+}
+
+void register_exit_handler() noexcept {
+  static std::atomic<bool> done{false};
+  if (!done.exchange(true)) std::atexit([] { flush_at_exit(); });
+}
+
 void register_fork_handler() noexcept {
   static std::atomic<bool> done{false};
   if (!done.exchange(true)) pthread_atfork(nullptr, nullptr, &on_fork_in_child);
@@ -139,6 +152,10 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
   recorder->source_result_ = recorder->start_source();
+  if (recorder->source_result_ == StartResult::kStarted) {
+    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
+    register_exit_handler();
+  }
   try {
     recorder->make_session();
   } catch (...) {
@@ -295,6 +312,7 @@ void Recorder::build_parts() {
       *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
                                                    errors_, notices_, options_.cupti, driver_version_);
+  gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
       static_cast<std::int64_t>(options_.hang_after_ms) * 1'000'000, options_.hang_command);
@@ -307,10 +325,10 @@ void Recorder::build_parts() {
     drain.rule = DumpRule::parse(options_.dump_when, problem);
     if (!drain.rule) {
       say(event::Severity::kWarning, "dump_when", std::move(problem));
-    } else if (drain.rule->on_gpu_time()) {
+    } else if (drain.rule->on_gpu_time() && options_.timing == config::Timing::kOff) {
       say(event::Severity::kWarning, "dump_when",
-          "dump_when \"" + options_.dump_when + "\": this version does not measure GPU times, so the rule matches "
-          "nothing; call_ns and status are known of every launch");
+          "dump_when \"" + options_.dump_when + "\": timing is off, so the rule matches nothing; call_ns and status are "
+          "known of every launch");
     }
   }
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
@@ -390,7 +408,7 @@ void Recorder::say_notices() noexcept {
 
 void Recorder::loop() noexcept {
   announce_to_run();
-  sink_.begin(*drain_);
+  sink_.begin(drain_->prologue());
   for (std::size_t i = 0; i < problems_.lines.size(); ++i) {
     event::Notice notice;
     notice.severity = event::Severity::kWarning;
@@ -406,6 +424,7 @@ void Recorder::loop() noexcept {
     drain_->say(std::move(notice));
   }
   for (bool stop = false; !stop;) {
+    bool asked = false, last = false;
     {
       MutexLock lock(mutex_);
       if (!stop_ && !round_wanted_) {
@@ -416,14 +435,18 @@ void Recorder::loop() noexcept {
         }
       }
       stop = stop_;
-      round_wanted_ = false;
+      asked = round_wanted_;
+      last = last_round_wanted_;
+      round_wanted_ = last_round_wanted_ = false;
       ++rounds_begun_;
     }
     file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
     say_notices();
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
+    gpu_->begin_round(*drain_);
     drain_->round();
+    fetch_gpu_times(asked, last);
     watch_round();
     obey_control();
     write_forks();
@@ -436,6 +459,18 @@ void Recorder::loop() noexcept {
       pthread_cond_broadcast(&changed_);
     }
   }
+}
+
+void Recorder::fetch_gpu_times(bool asked, bool last) noexcept {
+  const std::int64_t now = launches_->now_ns();
+  if (last) {
+    gpu_->last_round(*drain_, now);
+    drain_->finish_times();
+  } else {
+    gpu_->round(*drain_, now, asked);
+  }
+  drain_->settle();
+  gpu_->write_clock(*drain_, *clock_, now);
 }
 
 // What has gone wrong, and the dump that it is a reason for.
@@ -509,6 +544,7 @@ void Recorder::obey_control() noexcept {
 
 void Recorder::end_session() noexcept {
   watch_->begin_round(launches_->now_ns());
+  gpu_->begin_round(*drain_);
   drain_->round();
   watch_round();
   write_forks();
@@ -543,6 +579,7 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   source_->stop(release);
+  gpu_->pause();
   watch_->on_paused();
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kPaused), std::memory_order_release);
   return StartResult::kStarted;
@@ -552,16 +589,24 @@ StartResult Recorder::resume() noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   source_result_ = start_source();
-  if (source_result_ == StartResult::kStarted) watch_->on_resumed(launches_->now_ns());
+  if (source_result_ == StartResult::kStarted) {
+    gpu_->resume();
+    watch_->on_resumed(launches_->now_ns());
+  }
   return source_result_;
 }
 
-bool Recorder::flush(std::uint32_t timeout_ms) noexcept {
+bool Recorder::flush(std::uint32_t timeout_ms) noexcept { return wait_for_round(timeout_ms, false); }
+
+bool Recorder::flush_last(std::uint32_t timeout_ms) noexcept { return wait_for_round(timeout_ms, true); }
+
+bool Recorder::wait_for_round(std::uint32_t timeout_ms, bool last) noexcept {
   const timespec deadline = deadline_in(timeout_ms);
   MutexLock lock(mutex_);
   // A round that has begun may have passed this thread's ring already: the next one counts.
   const std::uint64_t wanted = rounds_begun_ + 1;
   round_wanted_ = true;
+  last_round_wanted_ = last_round_wanted_ || last;
   pthread_cond_broadcast(&wake_);
   while (rounds_done_ < wanted && stage_ == Stage::kRunning) {
     if (pthread_cond_timedwait(&changed_, &mutex_, &deadline) != 0) return rounds_done_ >= wanted;
@@ -573,7 +618,11 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
   MutexLock control(control_);
   if (finished_) return true;
   finished_ = true;
-  if (!at_exit) source_->stop(true);
+  if (!at_exit) {
+    flush_last(std::min<std::uint32_t>(timeout_ms, 1'000));
+    source_->stop(true);
+    gpu_->pause();
+  }
   page_->recording.store(0, std::memory_order_release);
   {
     MutexLock lock(mutex_);

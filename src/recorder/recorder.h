@@ -23,6 +23,7 @@
 #include "config/options.h"
 #include "recorder/drain.h"
 #include "recorder/fork_board.h"
+#include "recorder/gpu_timing.h"
 #include "recorder/incident_watch.h"
 #include "recorder/recorder_thread.h"
 #include "recorder/session.h"
@@ -52,6 +53,8 @@ class Recorder {
   StartResult resume() noexcept;
   bool recording() const noexcept;
   bool flush(std::uint32_t timeout_ms) noexcept;  // false: time ran out
+  // The same with all GPU times that there are, while CUPTI is still whole; nothing of the GPU's comes after it.
+  bool flush_last(std::uint32_t timeout_ms) noexcept;
   void ask_for_dump() noexcept { dump_wanted_.store(true, std::memory_order_release); }
   // Ends the recording for good; false: not everything was written in time. `at_exit`: CUPTI is left alone, since it
   // may be taken down already.
@@ -82,6 +85,8 @@ class Recorder {
   bool load_driver() noexcept;
   StartResult start_source() noexcept;
   void loop() noexcept;
+  bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
+  void fetch_gpu_times(bool asked, bool last) noexcept;
   void watch_round() noexcept;
   void obey_control() noexcept;
   void write_forks() noexcept;
@@ -119,6 +124,7 @@ class Recorder {
   std::unique_ptr<capture::CuptiSource> source_;
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
+  std::unique_ptr<GpuTiming> gpu_;
   std::unique_ptr<IncidentWatch> watch_;
   ForkBoard* forks_ = nullptr;
   StartResult source_result_ = StartResult::kInternal;
@@ -135,6 +141,7 @@ class Recorder {
   const char* end_reason_ = "exit";
   std::uint64_t rounds_begun_ = 0, rounds_done_ = 0;
   bool round_wanted_ = false;
+  bool last_round_wanted_ = false;
   event::Ledger last_ledger_;
   pthread_mutex_t control_ = PTHREAD_MUTEX_INITIALIZER;  // one of pause, resume, finish at a time
   bool finished_ = false;

@@ -53,6 +53,9 @@ class StreamProgress {
     std::int64_t hung_since_ns = 0;
   };
   std::vector<State>& streams() { return streams_; }
+  std::int64_t finished_ns(std::uint32_t stream) const noexcept {
+    return stream < streams_.size() ? streams_[stream].finished_ns : 0;
+  }
   State* state(std::uint32_t stream) { return stream < streams_.size() ? &streams_[stream] : nullptr; }
 
  private:

@@ -4,9 +4,12 @@
 // Threads: the recorder thread. Allocates when a configuration is first seen.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "event/duration_sketch.h"
 #include "event/events.h"
 
 namespace gpuflight::recorder {
@@ -17,7 +20,8 @@ class Summariser {
   bool add(const event::KernelLaunch& launch) noexcept {
     try {
       if (launch.config.value >= totals_.size()) totals_.resize(launch.config.value + 1);
-      if (totals_[launch.config.value].count == 0) touched_.push_back(launch.config.value);
+      const Totals& known = totals_[launch.config.value];
+      if (known.count == 0 && !known.times) touched_.push_back(launch.config.value);
     } catch (...) {
       return false;
     }
@@ -31,6 +35,25 @@ class Summariser {
       if (*launch.call_ns > totals.call_max_ns) totals.call_max_ns = *launch.call_ns;
     }
     return true;
+  }
+
+  // The times of a launch, which may have been counted in an earlier second.
+  void add_time(const event::KernelLaunch& launch) noexcept {
+    if (!launch.start_ns || !launch.end_ns) return;
+    const std::int64_t duration = *launch.end_ns - *launch.start_ns;
+    try {
+      const std::uint32_t config = launch.config.value;
+      if (config >= totals_.size()) totals_.resize(config + 1);
+      Totals& totals = totals_[config];
+      if (totals.count == 0 && !totals.times) touched_.push_back(config);
+      if (!totals.times) totals.times = std::make_unique<Times>();
+      Times& times = *totals.times;
+      if (times.durations.count() == 0 || duration < times.min_ns) times.min_ns = duration;
+      if (duration > times.max_ns) times.max_ns = duration;
+      times.total_ns += duration;
+      times.durations.add(duration);
+    } catch (...) {
+    }
   }
 
   bool empty() const noexcept { return touched_.empty(); }
@@ -52,6 +75,17 @@ class Summariser {
         summary.call_min_ns = totals.call_min_ns;
         summary.call_max_ns = totals.call_max_ns;
       }
+      if (totals.times) {
+        const Times& times = *totals.times;
+        summary.total_ns = times.total_ns;
+        summary.min_ns = times.min_ns;
+        summary.max_ns = times.max_ns;
+        // The sketch is right to 1 %, the ends are exact.
+        const auto quantile = [&](double q) { return std::clamp(times.durations.quantile(q), times.min_ns, times.max_ns); };
+        summary.p50_ns = quantile(0.5);
+        summary.p95_ns = quantile(0.95);
+        summary.p99_ns = quantile(0.99);
+      }
       emit(summary);
       totals = {};
     }
@@ -59,9 +93,14 @@ class Summariser {
   }
 
  private:
+  struct Times {
+    std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
+    event::DurationSketch durations;
+  };
   struct Totals {
     std::uint64_t count = 0, failed = 0, captured = 0, call_total_ns = 0;
     std::int64_t call_min_ns = -1, call_max_ns = -1;
+    std::unique_ptr<Times> times;  // null: none known
   };
   std::vector<Totals> totals_;  // by configuration id
   std::vector<std::uint32_t> touched_;

@@ -225,7 +225,7 @@ TEST_F(FlightTest, SlotsRunOutWithoutHarm) {
   file.create("", small(16));
   RingSet rings(file);
   std::vector<Ring*> held;
-  for (std::uint32_t i = 1; i < event::kMaxThreadSlots; ++i) held.push_back(rings.acquire(i, ""));
+  for (std::uint32_t i = 1; i < event::kGpuSlot; ++i) held.push_back(rings.acquire(i, ""));
   EXPECT_EQ(std::count(held.begin(), held.end(), nullptr), 0);
   EXPECT_EQ(rings.acquire(99'999, ""), nullptr);
   rings.release(held.back());

@@ -1,0 +1,431 @@
+#include "recorder/activity_join.h"
+
+#include <algorithm>
+#include <array>
+
+#include "event/api_call.h"
+#include "flight/record_event.h"
+
+namespace gpuflight::recorder {
+namespace {
+
+using Kind = PendingWork::Kind;
+using State = PendingWork::State;
+using ActivityKind = capture::ActivityRecord::Kind;
+
+Kind kind_of(const capture::ActivityRecord& record) {
+  switch (record.kind) {
+    case ActivityKind::kMemcpy: return Kind::kCopy;
+    case ActivityKind::kMemset: return Kind::kFill;
+    case ActivityKind::kGraph: return Kind::kGraph;
+    default: return Kind::kKernel;
+  }
+}
+
+bool has_times(const capture::ActivityRecord& record) { return record.start_ns && record.end_ns; }
+
+event::WorkOrigin host_side(const flight::Record& record) {
+  event::WorkOrigin host;
+  host.scope = event::ScopeId{record.scope};
+  host.thread = record.thread;
+  host.launch_ns = record.launch_ns;
+  host.call_ns = record.call_ns;
+  host.status = record.status;
+  return host;
+}
+
+event::MemcpyEvent to_copy(const capture::ActivityRecord& record, const event::WorkOrigin& host) {
+  event::MemcpyEvent copy;
+  copy.kind = record.copy;
+  copy.source = record.source;
+  copy.destination = record.destination;
+  copy.bytes = record.bytes;
+  copy.async = record.async;
+  copy.source_device = record.source_device;
+  copy.destination_device = record.destination_device;
+  copy.correlation = event::CorrelationId{record.correlation};
+  copy.origin = host;
+  copy.start_ns = record.start_ns;
+  copy.end_ns = record.end_ns;
+  if (record.graph_node != 0) copy.graph_node = record.graph_node;
+  return copy;
+}
+
+event::MemsetEvent to_fill(const capture::ActivityRecord& record, const event::WorkOrigin& host) {
+  event::MemsetEvent fill;
+  fill.memory = record.destination;
+  fill.bytes = record.bytes;
+  fill.value = record.value;
+  fill.async = record.async;
+  fill.correlation = event::CorrelationId{record.correlation};
+  fill.origin = host;
+  fill.start_ns = record.start_ns;
+  fill.end_ns = record.end_ns;
+  if (record.graph_node != 0) fill.graph_node = record.graph_node;
+  return fill;
+}
+
+std::uint64_t stream_key(const capture::ActivityRecord& record) {
+  return (std::uint64_t{record.context_uid} << 32) | record.stream_uid;
+}
+
+}  // namespace
+
+// A refused call, one into a capture and one that never came back have no GPU work.
+std::optional<Kind> ActivityJoin::expected(const flight::Record& record, flight::RecordPhase phase) const noexcept {
+  if (record.launch_ns >= expected_until_ns_ || phase != flight::RecordPhase::kReturned || record.status != 0 || record.correlation == 0 ||
+      (record.flags & flight::kFlagCaptured) != 0) {
+    return std::nullopt;
+  }
+  switch (static_cast<flight::RecordKind>(record.kind)) {
+    case flight::RecordKind::kKernelLaunch: return Kind::kKernel;
+    case flight::RecordKind::kGraphLaunch:
+      if (expecting_graphs_) return Kind::kGraph;
+      return std::nullopt;
+    case flight::RecordKind::kApiCall:
+      switch (event::facts(static_cast<event::ApiCall>(record.config)).kind) {
+        case event::ApiKind::kCopy: return Kind::kCopy;
+        case event::ApiKind::kFill: return Kind::kFill;
+        default: return std::nullopt;
+      }
+    default: return std::nullopt;
+  }
+}
+
+bool ActivityJoin::add(const flight::Record& record, PendingWork work) noexcept {
+  work.correlation = record.correlation;
+  work.stream = record.stream;
+  work.config = work.kind == Kind::kKernel ? record.config : 0;
+  work.launch_ns = record.launch_ns;
+  if (const event::StreamInfo* const row = parts_.streams.row(record.stream)) {
+    work.device = static_cast<std::int16_t>(row->device);
+  }
+  if (table_.size() >= PendingTable::kMostEntries / 2) forget_oldest_written();
+  if (!table_.add(work)) return false;
+  try {
+    (work.state == State::kHeld ? queue_ : written_).push_back({work.correlation, work.seq, record.launch_ns});
+  } catch (...) {
+    table_.erase(table_.find(work.correlation, work.seq));
+    return false;
+  }
+  return true;
+}
+
+bool ActivityJoin::hold(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, std::uint32_t chunk,
+                        std::uint16_t index) noexcept {
+  const std::optional<Kind> kind = expected(record, phase);
+  if (!kind) return false;
+  PendingWork work;
+  work.kind = *kind;
+  work.state = State::kHeld;
+  work.seq = seq;
+  work.chunk = chunk;
+  work.index = index;
+  if (!add(record, work)) {
+    ++null_time_;
+    return false;
+  }
+  ++held_;
+  return true;
+}
+
+void ActivityJoin::note_summarised(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept {
+  if (expected(record, phase) != Kind::kKernel) return;
+  PendingWork work;
+  work.state = State::kSummarised;
+  work.seq = seq;
+  if (!add(record, work)) ++null_time_;
+}
+
+void ActivityJoin::note_graph(const flight::Record& record, flight::RecordPhase phase) noexcept {
+  if (record.launch_ns >= expected_until_ns_ || record.correlation == 0 || phase != flight::RecordPhase::kReturned) return;
+  try {
+    GraphOrigin& origin = graphs_[record.correlation];
+    origin = {record.correlation, event::GraphId{record.graph}, event::StreamId{record.stream}, host_side(record)};
+    origin.host.call_ns.reset();
+    graph_order_.push_back(record.correlation);
+    if (graph_order_.size() <= kMostGraphs) return;
+    graphs_.erase(graph_order_.front());
+    graph_order_.pop_front();
+  } catch (...) {
+  }
+}
+
+const ActivityJoin::GraphOrigin* ActivityJoin::graph_of(std::uint32_t correlation) const noexcept {
+  if (!graphs_trusted_) return nullptr;
+  const auto found = graphs_.find(correlation);
+  return found != graphs_.end() ? &found->second : nullptr;
+}
+
+void ActivityJoin::learn_stream(const capture::ActivityRecord& record, std::uint32_t stream) noexcept {
+  if (stream == 0) return;
+  try {
+    stream_ids_[stream_key(record)] = stream;
+  } catch (...) {
+  }
+}
+
+event::StreamId ActivityJoin::stream_of(const capture::ActivityRecord& record,
+                                        event::StreamId fallback) const noexcept {
+  const auto known = stream_ids_.find(stream_key(record));
+  return known != stream_ids_.end() ? event::StreamId{known->second} : fallback;
+}
+
+void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64_t now_ns) noexcept {
+  const event::ConfigId config =
+      record.name != nullptr && (record.graph_node != 0 || table_.find(record.correlation, Kind::kKernel, -1) == nullptr)
+          ? parts_.configs.find(record)
+          : event::ConfigId{};
+  if (match(record, config)) return;
+  try {
+    if (unmatched_.size() >= kMostUnmatched) {
+      write_own(unmatched_.front().record, nullptr, unmatched_.front().config);
+      unmatched_.pop_front();
+    }
+    unmatched_.push_back({record, config, now_ns});
+    unmatched_.back().record.name = nullptr;
+  } catch (...) {
+    write_own(record, nullptr, config);
+  }
+}
+
+bool ActivityJoin::match(const capture::ActivityRecord& record, event::ConfigId config) noexcept {
+  if (record.graph_node == 0) {
+    if (PendingWork* const work =
+            table_.find(record.correlation, kind_of(record), static_cast<std::int32_t>(record.device))) {
+      join(*work, record);
+      return true;
+    }
+  }
+  const GraphOrigin* const origin = graph_of(record.correlation);
+  if (origin == nullptr) return false;
+  if (record.kind != ActivityKind::kGraph) write_own(record, origin, config);
+  return true;
+}
+
+void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record) noexcept {
+  learn_stream(record, work.stream);
+  try {
+    if (work.stream >= joined_until_.size()) joined_until_.resize(work.stream + 1);
+    joined_until_[work.stream] = std::max(joined_until_[work.stream], work.launch_ns);
+  } catch (...) {
+  }
+  if (!has_times(record)) ++null_time_;
+  const PendingWork joined = work;
+  table_.erase(&work);
+  switch (joined.state) {
+    case State::kHeld:
+      write_held(joined, &record);
+      break;
+    case State::kWritten:
+    case State::kSummarised: {
+      if (joined.kind != Kind::kKernel || !has_times(record)) break;
+      if (joined.state == State::kWritten) {
+        parts_.lines.time({{}, joined.seq, event::ConfigId{joined.config}, event::StreamId{joined.stream},
+                           joined.launch_ns, record.start_ns, record.end_ns});
+      }
+      event::KernelLaunch launch;
+      launch.seq = joined.seq;
+      launch.config = event::ConfigId{joined.config};
+      launch.launch_ns = joined.launch_ns;
+      launch.start_ns = record.start_ns;
+      launch.end_ns = record.end_ns;
+      parts_.client.on_time(launch);
+      break;
+    }
+    case State::kFree:
+      break;
+  }
+  parts_.client.on_room_needed();
+}
+
+// `record` null: nothing has come of it, and the line says null.
+void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRecord* record) noexcept {
+  const flight::Record& held = parts_.rings.chunk(work.chunk).records[work.index];
+  constexpr auto kReturned = flight::RecordPhase::kReturned;
+  bool written = false;
+  if (work.kind == Kind::kKernel) {
+    event::KernelLaunch launch = flight::to_kernel_launch(held, kReturned, work.seq);
+    if (record != nullptr) {
+      launch.start_ns = record->start_ns;
+      launch.end_ns = record->end_ns;
+    }
+    written = parts_.lines.kernel(launch);
+    if (record != nullptr && has_times(*record)) parts_.client.on_time(launch);
+  } else if (work.kind == Kind::kGraph && record != nullptr) {
+    event::GraphLaunch launch = flight::to_graph_launch(held, kReturned, work.seq);
+    launch.start_ns = record->start_ns;
+    launch.end_ns = record->end_ns;
+    written = parts_.lines.graph(launch);
+  } else if (work.kind == Kind::kCopy && record != nullptr) {
+    event::MemcpyEvent copy = to_copy(*record, host_side(held));
+    copy.seq = work.seq;
+    copy.stream = stream_of(*record, event::StreamId{work.stream});
+    written = parts_.lines.copy(copy);
+  } else if (work.kind == Kind::kFill && record != nullptr) {
+    event::MemsetEvent fill = to_fill(*record, host_side(held));
+    fill.seq = work.seq;
+    fill.stream = stream_of(*record, event::StreamId{work.stream});
+    written = parts_.lines.fill(fill);
+  } else {
+    written = parts_.lines.record(held, kReturned, work.seq);
+  }
+  --held_;
+  parts_.client.on_line(written, work.chunk);
+}
+
+// Work for which no record of a ring stands: a node of a graph, or what no launch was seen of (`origin` null).
+void ActivityJoin::write_own(const capture::ActivityRecord& record, const GraphOrigin* origin,
+                             event::ConfigId config) noexcept {
+  if (record.kind == ActivityKind::kGraph) return;
+  if (!has_times(record)) ++null_time_;
+  const event::Seq seq(event::kGpuSlot, own_events_++);
+  const event::WorkOrigin host = origin != nullptr ? origin->host : event::WorkOrigin{};
+  const event::StreamId stream = stream_of(record, origin != nullptr ? origin->stream : event::StreamId{});
+  const event::GraphId graph = origin != nullptr ? origin->graph : event::GraphId{};
+  bool written = false;
+  if (record.kind == ActivityKind::kMemcpy) {
+    event::MemcpyEvent copy = to_copy(record, host);
+    copy.seq = seq;
+    copy.stream = stream;
+    copy.graph = graph;
+    written = parts_.lines.copy(copy);
+  } else if (record.kind == ActivityKind::kMemset) {
+    event::MemsetEvent fill = to_fill(record, host);
+    fill.seq = seq;
+    fill.stream = stream;
+    fill.graph = graph;
+    written = parts_.lines.fill(fill);
+  } else {
+    event::KernelLaunch launch;
+    launch.seq = seq;
+    launch.config = config;
+    launch.grid = record.grid;
+    launch.stream = stream;
+    launch.correlation = event::CorrelationId{record.correlation};
+    launch.scope = host.scope;
+    launch.thread = host.thread;
+    launch.unlaunched = origin == nullptr;
+    launch.launch_ns = host.launch_ns.value_or(record.start_ns.value_or(parts_.lines.newest_ns()));
+    launch.status = host.status;
+    launch.start_ns = record.start_ns;
+    launch.end_ns = record.end_ns;
+    launch.graph = graph;
+    if (record.graph_node != 0) launch.graph_node = record.graph_node;
+    written = parts_.lines.kernel(launch);
+    if (has_times(record)) parts_.client.on_time(launch);
+  }
+  parts_.client.on_own_line(written);
+  parts_.client.on_room_needed();
+}
+
+// Writes the line without times; they may still come.
+void ActivityJoin::give_up(PendingWork& work) noexcept {
+  if (work.state != State::kHeld) return;
+  const PendingWork held = work;
+  ++null_time_;
+  if (held.kind == Kind::kKernel) {
+    work.state = State::kWritten;
+    try {
+      written_.push_back({held.correlation, held.seq, held.launch_ns});
+    } catch (...) {
+      table_.erase(&work);
+    }
+  } else {
+    table_.erase(&work);
+  }
+  write_held(held, nullptr);
+  parts_.client.on_room_needed();
+}
+
+void ActivityJoin::make_room(std::size_t count) noexcept {
+  while (count > 0 && !queue_.empty()) {
+    if (PendingWork* const work = find(queue_.front()); work != nullptr && work->state == State::kHeld) {
+      give_up(*work);
+      --count;
+    }
+    queue_.pop_front();
+  }
+}
+
+void ActivityJoin::finish() noexcept {
+  for (; !unmatched_.empty(); unmatched_.pop_front()) {
+    if (!match(unmatched_.front().record, unmatched_.front().config)) {
+      write_own(unmatched_.front().record, nullptr, unmatched_.front().config);
+    }
+  }
+  make_room(SIZE_MAX);
+}
+
+void ActivityJoin::forget_oldest_written() noexcept {
+  while (!written_.empty()) {
+    PendingWork* const work = find(written_.front());
+    written_.pop_front();
+    if (work == nullptr) continue;
+    table_.erase(work);
+    return;
+  }
+}
+
+void ActivityJoin::retry_unmatched(std::int64_t now_ns) noexcept {
+  for (std::size_t left = unmatched_.size(); left > 0; --left) {
+    const Unmatched one = unmatched_.front();
+    unmatched_.pop_front();
+    if (match(one.record, one.config)) continue;
+    if (now_ns - one.came_ns > kUnmatchedNs) {
+      write_own(one.record, nullptr, one.config);
+      continue;
+    }
+    try {
+      unmatched_.push_back(one);
+    } catch (...) {
+      write_own(one.record, nullptr, one.config);
+    }
+  }
+}
+
+// What is not in the table any more is let go, so that one that waits for minutes does not keep all that came after.
+void ActivityJoin::compact_queue() noexcept {
+  for (std::deque<Place>* const queue : {&queue_, &written_}) {
+    if (queue->size() < 4096 || queue->size() < 2 * table_.size()) continue;
+    std::erase_if(*queue, [&](const Place& place) { return find(place) == nullptr; });
+  }
+}
+
+// The first of each stream that has waited long, once: what stands behind it waits for it.
+void ActivityJoin::tell_pending(std::int64_t now_ns) noexcept {
+  compact_queue();
+  if (now_ns - looked_for_pending_ns_ < 1'000'000'000) return;
+  looked_for_pending_ns_ = now_ns;
+  constexpr std::size_t kMostLooked = 100'000;
+  constexpr std::size_t kMostStreams = 64;
+  struct First {
+    std::uint32_t stream;
+    PendingWork* work;
+    std::uint64_t behind;
+  };
+  std::array<First, kMostStreams> first;
+  std::size_t streams = 0, looked = 0;
+  for (const Place& place : queue_) {
+    if (streams == 0 && now_ns - place.taken_ns <= kPendingNs) break;
+    if (++looked > kMostLooked) break;
+    PendingWork* const work = find(place);
+    if (work == nullptr) continue;
+    const auto known = std::find_if(first.begin(), first.begin() + streams,
+                                    [&](const First& f) { return f.stream == work->stream; });
+    if (known != first.begin() + streams) {
+      ++known->behind;
+    } else if (streams < kMostStreams && now_ns - place.taken_ns > kPendingNs) {
+      first[streams++] = {work->stream, work, 0};
+    }
+  }
+  for (std::size_t i = 0; i < streams; ++i) {
+    PendingWork& work = *first[i].work;
+    if (work.told || work.kind != Kind::kKernel) continue;
+    work.told = true;
+    parts_.lines.pending({{}, work.seq, event::ConfigId{work.config}, event::StreamId{work.stream}, work.launch_ns,
+                          now_ns, first[i].behind});
+  }
+}
+
+}  // namespace gpuflight::recorder

@@ -1,0 +1,149 @@
+#include "recorder/gpu_timing.h"
+
+#include <ctime>
+
+namespace gpuflight::recorder {
+namespace {
+
+// A line is to be in the log a second after its kernel ended; a flush takes CUPTI's locks, which launches take too.
+constexpr std::int64_t kFlushNs = 250'000'000;
+constexpr std::int64_t kClockNs = 60'000'000'000;
+
+std::int64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+capture::ActivitySource::Graphs graphs_of(const config::Options& options) {
+  using capture::ActivitySource;
+  switch (options.graphs) {
+    case config::Graphs::kNode: return ActivitySource::Graphs::kNode;
+    case config::Graphs::kGraph: return ActivitySource::Graphs::kGraph;
+    case config::Graphs::kOff: return ActivitySource::Graphs::kOff;
+    default: break;
+  }
+  return options.mode == config::Mode::kBlackbox ? ActivitySource::Graphs::kOff : ActivitySource::Graphs::kNode;
+}
+
+}  // namespace
+
+GpuTiming::GpuTiming(const config::Options& options, std::int64_t t0_monotonic_ns, capture::NoticeBoard& notices)
+    : wanted_(options.timing == config::Timing::kAll), t0_monotonic_ns_(t0_monotonic_ns), notices_(notices) {
+  settings_.graphs = graphs_of(options);
+  // A black box has no lines for them.
+  settings_.copies = options.mode == config::Mode::kStream;
+}
+
+void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept {
+  if (!wanted_) return;
+  try {
+    library_ = library;
+    cupti_version_ = cupti_version;
+    std::string problem;
+    if (source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
+      state_.store(State::kOn, std::memory_order_release);
+      return;
+    }
+    notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded: " + problem);
+  } catch (...) {
+  }
+}
+
+void GpuTiming::pause() noexcept {
+  if (!on()) return;
+  state_.store(State::kPaused, std::memory_order_release);
+  source_.stop();
+}
+
+void GpuTiming::resume() noexcept {
+  if (state_.load(std::memory_order_acquire) != State::kPaused) return;
+  try {
+    std::string problem;
+    if (!source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
+      notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded any more: " + problem);
+      return;
+    }
+    resumed_.store(true, std::memory_order_relaxed);
+    state_.store(State::kOn, std::memory_order_release);
+    if (graphs_lose_their_ids()) {
+      notices_.post(event::Severity::kInfo, "graph_ids",
+                    "this CUPTI numbers graph launches wrongly after a pause: kernels of graphs are written without "
+                    "their graph from here on; CUPTI 13.1 update 1 and later do not");
+    }
+  } catch (...) {
+  }
+}
+
+// Wrong correlation ids for graph launches after the first enable/disable round, mended in 13.1 update 1.
+bool GpuTiming::graphs_lose_their_ids() const noexcept {
+  return cupti_version_ >= 130000 && cupti_version_ < 130100 && settings_.graphs == capture::ActivitySource::Graphs::kNode;
+}
+
+void GpuTiming::begin_round(Drain& drain) noexcept {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == State::kOff) return;
+  drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
+                            settings_.graphs == capture::ActivitySource::Graphs::kGraph);
+}
+
+void GpuTiming::round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
+  if (resumed_.exchange(false, std::memory_order_relaxed) && graphs_lose_their_ids()) drain.join().distrust_graphs();
+  if (state_.load(std::memory_order_acquire) == State::kOff) return;
+  if (on() && (asked || now_ns - flushed_ns_ >= kFlushNs)) {
+    source_.flush(false);
+    flushed_ns_ = now_ns;
+  }
+  take(drain, now_ns);
+  watch_bound(now_ns);
+}
+
+void GpuTiming::take(Drain& drain, std::int64_t now_ns) noexcept {
+  source_.take([&](const capture::ActivityRecord& record) noexcept { drain.join().on_activity(record, now_ns); });
+}
+
+void GpuTiming::last_round(Drain& drain, std::int64_t now_ns) noexcept {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == State::kOff) return;
+  source_.flush(false);
+  take(drain, now_ns);
+  // What a kernel that still runs holds back in CUPTI's buffers comes only so, and its own record without times.
+  if (drain.join().held() > 0) {
+    source_.flush(true);
+    take(drain, now_ns);
+  }
+}
+
+void GpuTiming::watch_bound(std::int64_t now_ns) noexcept {
+  if (!on() || source_.counters().over_bound == 0) return;
+  until_ns_.store(now_ns, std::memory_order_relaxed);
+  state_.store(State::kGivenUp, std::memory_order_release);
+  source_.stop();
+  try {
+    notices_.post(event::Severity::kWarning, "gpu_times_given_up",
+                  "a kernel that runs for long holds back more of CUPTI's buffers than the bound allows: GPU times are "
+                  "not recorded from here on, launches are");
+  } catch (...) {
+  }
+}
+
+void GpuTiming::write_clock(Drain& drain, const capture::LaunchClock& clock, std::int64_t now_ns) noexcept {
+  if (now_ns < clock_due_ns_) return;
+  clock_due_ns_ = now_ns + kClockNs;
+  event::ClockEvent best;
+  // The closest of a few: whoever takes the processor away in between makes the pair wide.
+  for (int i = 0; i < 5; ++i) {
+    event::ClockEvent pair;
+    const std::int64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+    pair.time_ns = clock.now_ns();
+    pair.unix_ns = clock_ns(CLOCK_REALTIME);
+    const std::int64_t after_ns = clock_ns(CLOCK_MONOTONIC);
+    pair.monotonic_ns = before_ns + (after_ns - before_ns) / 2;
+    pair.error_ns = after_ns - before_ns;
+    pair.drift_ns = pair.time_ns + t0_monotonic_ns_ - pair.monotonic_ns;
+    if (i == 0 || pair.error_ns < best.error_ns) best = pair;
+  }
+  drain.write_clock(best);
+}
+
+}  // namespace gpuflight::recorder

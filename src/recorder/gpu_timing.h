@@ -1,0 +1,60 @@
+// GPU times in the life of a recording: when they are asked for, fetched and given up, and the clocks they are told by.
+//
+// Threads: start, pause, resume by who controls the recording (serialised by the recorder); round and last_round on the
+// recorder thread. No lock of ours is held across a CUPTI call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "capture/activity_source.h"
+#include "capture/notice_board.h"
+#include "config/options.h"
+#include "recorder/drain.h"
+
+namespace gpuflight::recorder {
+
+class GpuTiming {
+ public:
+  GpuTiming(const config::Options& options, std::int64_t t0_monotonic_ns, capture::NoticeBoard& notices);
+
+  // `library`: the libcupti that the source of launches subscribed to. What cannot be had is said, and the recording
+  // goes on without times.
+  void start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept;
+  void pause() noexcept;
+  void resume() noexcept;
+
+  // Before the rings are emptied: which of their records will have times.
+  void begin_round(Drain& drain) noexcept;
+  // Fetches what has come since the last round and hands it to the join. `asked`: now, not when it is due.
+  void round(Drain& drain, std::int64_t now_ns, bool asked) noexcept;
+  // All that has ended, and what has not without times. Nothing comes after it.
+  void last_round(Drain& drain, std::int64_t now_ns) noexcept;
+
+  bool on() const noexcept { return state_.load(std::memory_order_acquire) == State::kOn; }
+  std::uint64_t dropped() const noexcept { return source_.counters().dropped; }
+  void write_clock(Drain& drain, const capture::LaunchClock& clock, std::int64_t now_ns) noexcept;  // when it is due
+
+ private:
+  enum class State : std::uint8_t { kOff, kOn, kPaused, kGivenUp };
+
+  void take(Drain& drain, std::int64_t now_ns) noexcept;
+  void watch_bound(std::int64_t now_ns) noexcept;
+  bool graphs_lose_their_ids() const noexcept;
+
+  const bool wanted_;
+  capture::ActivitySource::Settings settings_;
+  const std::int64_t t0_monotonic_ns_;
+  capture::NoticeBoard& notices_;
+  capture::SharedObject library_;
+  std::uint32_t cupti_version_ = 0;
+  capture::ActivitySource source_;
+  std::atomic<State> state_{State::kOff};
+  std::atomic<bool> resumed_{false};
+  std::atomic<std::int64_t> until_ns_{INT64_MAX};  // launches from then on have no times
+  std::int64_t flushed_ns_ = 0;
+  std::int64_t clock_due_ns_ = 0;
+};
+
+}  // namespace gpuflight::recorder

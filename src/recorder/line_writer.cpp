@@ -1,0 +1,218 @@
+#include "recorder/line_writer.h"
+
+#include "flight/record_event.h"
+
+namespace gpuflight::recorder {
+namespace {
+
+// Lines whose time is further than this behind a line already written are flagged late (docs/FORMAT.md, "Order").
+constexpr std::int64_t kOrderWindowNs = 1'000'000'000;
+
+using flight::RecordKind;
+using flight::RecordPhase;
+
+}  // namespace
+
+LineWriter::LineWriter(const Parts& parts, bool details, std::size_t batch_bytes)
+    : parts_(parts),
+      details_(details),
+      batch_bytes_(batch_bytes),
+      unknown_config_(log::render_unknown_config(details)) {
+  buffer_.reserve(batch_bytes_ + 128 * 1024);
+}
+
+void LineWriter::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
+  log::append_session_start(out, session_, segment);
+  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
+    const event::Seq seq = device_seqs_[static_cast<std::size_t>(i)];
+    if (seq.value != 0) log::append_device_info(out, *parts_.devices.known(i), seq);
+  }
+  for (std::uint32_t id = 1; id < streams_written_; ++id) {
+    if (const event::StreamInfo* const stream = parts_.streams.row(id)) {
+      event::StreamInfo line = *stream;
+      line.seq = stream_seqs_[id];
+      log::append_stream_info(out, line);
+    }
+  }
+}
+
+bool LineWriter::is_late(std::int64_t time_ns) const noexcept { return time_ns + kOrderWindowNs < newest_ns_; }
+
+bool LineWriter::counted(bool written, std::int64_t time_ns) noexcept {
+  if (!written) return false;
+  ++buffered_events_;
+  if (time_ns > newest_ns_) newest_ns_ = time_ns;
+  return true;
+}
+
+bool LineWriter::record(const flight::Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kKernelLaunch:
+      return kernel(flight::to_kernel_launch(record, phase, seq));
+    case RecordKind::kGraphLaunch:
+      return graph(flight::to_graph_launch(record, phase, seq));
+    case RecordKind::kApiCall: {
+      event::ApiEvent call = flight::to_api_event(record, phase, seq);
+      call.late = is_late(record.launch_ns);
+      rendered_stream(record.stream);
+      return counted(log::append_api_event(buffer_, rendered_scope(record.scope), call), record.launch_ns);
+    }
+    default:
+      return counted(
+          log::append_scope_event(buffer_, rendered_scope(record.scope), flight::to_scope_event(record, seq)),
+          record.launch_ns);
+  }
+}
+
+// The stream first, in each: one that is new writes its stream_info line into the buffer.
+bool LineWriter::kernel(event::KernelLaunch launch) noexcept {
+  launch.late = is_late(launch.launch_ns);
+  const log::RenderedStream& stream = rendered_stream(launch.stream.value);
+  return counted(log::append_kernel_event(buffer_, rendered_config(launch.config.value), stream,
+                                          rendered_scope(launch.scope.value), launch),
+                 launch.launch_ns);
+}
+
+bool LineWriter::graph(const event::GraphLaunch& launch) noexcept {
+  const log::RenderedStream& stream = rendered_stream(launch.stream.value);
+  return counted(log::append_graph_launch_event(buffer_, stream, rendered_scope(launch.scope.value), launch),
+                 launch.launch_ns);
+}
+
+bool LineWriter::copy(event::MemcpyEvent copy) noexcept {
+  const std::int64_t time_ns = copy.origin.launch_ns.value_or(copy.start_ns.value_or(newest_ns_));
+  copy.late = is_late(time_ns);
+  const log::RenderedStream& stream = rendered_stream(copy.stream.value);
+  return counted(log::append_memcpy_event(buffer_, stream, rendered_scope(copy.origin.scope.value), copy), time_ns);
+}
+
+bool LineWriter::fill(event::MemsetEvent fill) noexcept {
+  const std::int64_t time_ns = fill.origin.launch_ns.value_or(fill.start_ns.value_or(newest_ns_));
+  fill.late = is_late(time_ns);
+  const log::RenderedStream& stream = rendered_stream(fill.stream.value);
+  return counted(log::append_memset_event(buffer_, stream, rendered_scope(fill.origin.scope.value), fill), time_ns);
+}
+
+void LineWriter::summary(event::KernelSummary summary) noexcept {
+  summary.seq = own_seq();
+  log::append_kernel_summary(buffer_, rendered_config(summary.config.value), summary);
+}
+
+void LineWriter::time(event::KernelTime time) noexcept {
+  time.seq = own_seq();
+  const log::RenderedStream& stream = rendered_stream(time.stream.value);
+  log::append_kernel_time(buffer_, rendered_config(time.config.value), stream, time);
+}
+
+void LineWriter::pending(event::KernelPending pending) noexcept {
+  pending.seq = own_seq();
+  const log::RenderedStream& stream = rendered_stream(pending.stream.value);
+  log::append_kernel_pending(buffer_, rendered_config(pending.config.value), stream, pending);
+}
+
+void LineWriter::say(event::Notice notice) noexcept {
+  notice.seq = own_seq();
+  if (notice.time_ns == 0) notice.time_ns = parts_.launches.now_ns();
+  log::append_notice_event(buffer_, notice);
+}
+
+void LineWriter::error(event::ErrorEvent error) noexcept {
+  error.seq = own_seq();
+  log::append_error_event(buffer_, error);
+}
+
+void LineWriter::hang(event::HangEvent hang) noexcept {
+  hang.seq = own_seq();
+  log::append_hang_event(buffer_, hang);
+}
+
+void LineWriter::fork(event::ForkEvent fork) noexcept {
+  fork.seq = own_seq();
+  log::append_fork_event(buffer_, fork);
+}
+
+void LineWriter::clock(event::ClockEvent clock) noexcept {
+  clock.seq = own_seq();
+  log::append_clock_event(buffer_, clock);
+}
+
+bool LineWriter::loss(event::LossEvent loss) noexcept {
+  loss.seq = own_seq();
+  return log::append_loss_event(buffer_, loss);
+}
+
+void LineWriter::end(event::SessionEnd end) noexcept {
+  end.seq = own_seq();
+  log::append_session_end(buffer_, end);
+}
+
+// Caches by id, filled on first sight. Without memory the unknown one serves: a line with nulls beats no line.
+log::RenderedConfig& LineWriter::rendered_config(std::uint32_t id) noexcept {
+  if (id == 0) return unknown_config_;
+  try {
+    if (id >= configs_.size()) configs_.resize(id + 1);
+    if (!configs_[id].valid()) {
+      const event::KernelConfig* const config = parts_.kernels.config(event::ConfigId{id});
+      const event::KernelInfo* const kernel = config != nullptr ? parts_.kernels.kernel(config->kernel) : nullptr;
+      if (kernel == nullptr) return unknown_config_;
+      const event::DeviceInfo* const device = parts_.devices.known(kernel->device);
+      configs_[id] =
+          log::render_config(*kernel, *config, event::ConfigId{id}, details_, device != nullptr ? device->sm_count : 0);
+    }
+    return configs_[id].valid() ? configs_[id] : unknown_config_;
+  } catch (...) {
+    return unknown_config_;
+  }
+}
+
+const log::RenderedStream& LineWriter::rendered_stream(std::uint32_t id) noexcept {
+  if (id >= streams_written_) write_new_streams();
+  return id != 0 && id < streams_.size() ? streams_[id] : unknown_stream_;
+}
+
+std::string_view LineWriter::rendered_scope(std::uint32_t id) noexcept {
+  if (id == 0) return {};
+  try {
+    if (id >= scopes_.size()) scopes_.resize(id + 1);
+    if (scopes_[id].empty()) {
+      if (const std::string* const path = parts_.scopes.path(event::ScopeId{id})) {
+        log::Buffer text;
+        log::append_json_string(text, *path);
+        scopes_[id] = text.view();
+      }
+    }
+    return scopes_[id];
+  } catch (...) {
+    return {};
+  }
+}
+
+void LineWriter::write_new_devices() noexcept {
+  for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
+    event::Seq& written = device_seqs_[static_cast<std::size_t>(i)];
+    if (written.value != 0) continue;
+    const event::DeviceInfo* const device = parts_.devices.known(i);
+    if (device == nullptr) continue;
+    const event::Seq seq = own_seq();
+    if (log::append_device_info(buffer_, *device, seq)) written = seq;
+  }
+}
+
+void LineWriter::write_new_streams() noexcept {
+  write_new_devices();
+  try {
+    for (const std::uint32_t used = parts_.streams.used(); streams_written_ < used; ++streams_written_) {
+      if (streams_.size() <= streams_written_) streams_.resize(streams_written_ + 1);
+      if (stream_seqs_.size() <= streams_written_) stream_seqs_.resize(streams_written_ + 1);
+      const event::StreamInfo* const row = parts_.streams.row(streams_written_);
+      if (row == nullptr) continue;
+      event::StreamInfo line = *row;
+      line.seq = stream_seqs_[streams_written_] = own_seq();
+      log::append_stream_info(buffer_, line);
+      streams_[streams_written_] = log::render_stream(*row);
+    }
+  } catch (...) {
+  }
+}
+
+}  // namespace gpuflight::recorder
