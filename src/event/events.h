@@ -35,6 +35,8 @@ struct KernelLaunch {
   std::optional<std::uint64_t> graph_node;
   bool captured = false;  // recorded into a graph, not executed
   bool late = false;      // outside the stated order window
+  // The GPU told of it, no launch of it was seen (device-side, or a graph of before): launch_ns is start_ns.
+  bool unlaunched = false;
 };
 
 struct GraphLaunch {
@@ -47,6 +49,7 @@ struct GraphLaunch {
   std::int64_t launch_ns = 0;
   MaybeNs call_ns;
   MaybeStatus status;
+  MaybeNs start_ns, end_ns;  // of all its nodes together, where the graph as a whole is traced
   bool captured = false;  // launched into a stream that is itself being captured
 };
 

@@ -46,5 +46,8 @@ struct Seq {
 
 // Slot 0 is the recorder's own: session_start, device_info, notices, losses.
 inline constexpr std::uint32_t kRecorderSlot = 0;
+// The highest is that of GPU work which no call of the program's stands for alone: nodes of graphs, kernels whose launch
+// was not seen. No thread has it, and its events are not in the flight file.
+inline constexpr std::uint32_t kGpuSlot = kMaxThreadSlots - 1;
 
 }  // namespace gpuflight::event
