@@ -134,7 +134,8 @@ void Recovery::read_log() {
   for (const auto type : {log::LineType::kKernel, log::LineType::kGraphLaunch, log::LineType::kScope,
                           log::LineType::kSessionStart, log::LineType::kDeviceInfo, log::LineType::kStreamInfo,
                           log::LineType::kKernelSummary, log::LineType::kSessionEnd, log::LineType::kSync,
-                          log::LineType::kApi, log::LineType::kError, log::LineType::kHang}) {
+                          log::LineType::kApi, log::LineType::kError, log::LineType::kHang, log::LineType::kMemcpy,
+                          log::LineType::kMemset, log::LineType::kMemory, log::LineType::kStreamEdge}) {
     options.types |= log::line_type_bit(type);
   }
   log::LogReader reader(result_.log_path, options);
@@ -166,6 +167,7 @@ void Recovery::take_line(const log::LogEvent& event) {
     launch.call = launch.status ? LastLaunch::Call::kReturned : LastLaunch::Call::kAbandoned;
     take_seq(launch.seq, launch.launch_ns);
   };
+  if (const auto seq = log::thread_seq(event); seq && seq->slot() == event::kGpuSlot) return;  // never in a ring
   if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
     take_launch(*kernel);
     launch.config = kernel->launch.config;
@@ -185,6 +187,14 @@ void Recovery::take_line(const log::LogEvent& event) {
   } else if (const log::ApiLine* const call = log::api_line(event)) {
     take_seq(call->call.seq, call->call.time_ns);
     note_call(call->call);
+  } else if (const auto* copy = std::get_if<log::MemcpyLine>(&event)) {
+    take_work(copy->copy);
+  } else if (const auto* fill = std::get_if<log::MemsetLine>(&event)) {
+    take_work(fill->fill);
+  } else if (const auto* memory = std::get_if<log::MemoryLine>(&event)) {
+    take_seq(memory->memory.seq, memory->memory.time_ns);
+  } else if (const auto* edge = std::get_if<log::StreamEdgeLine>(&event)) {
+    take_seq(edge->edge.seq, edge->edge.time_ns);
   } else if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
     if (!error_in_log_) result_.error = *error;
     error_in_log_ = true;
@@ -199,6 +209,12 @@ void Recovery::take_line(const log::LogEvent& event) {
   } else if (const auto* end = std::get_if<event::SessionEnd>(&event)) {
     result_.end = *end;
   }
+}
+
+// A copy or a fill: its call is in the ring.
+template <class Event>
+void Recovery::take_work(const Event& work) {
+  take_seq(work.seq, work.origin.launch_ns.value_or(0));
 }
 
 void Recovery::take_session(const log::SessionStartLine& line) {

@@ -169,6 +169,8 @@ class Recovery {
   void find_log();
   void read_log();
   void take_line(const log::LogEvent& event);
+  template <class Event>
+  void take_work(const Event& work);
   void take_session(const log::SessionStartLine& line);
   void take_seq(event::Seq seq, std::int64_t time_ns);
   void choose_records();

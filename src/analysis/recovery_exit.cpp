@@ -43,7 +43,8 @@ bool Recovery::look_at_recovered_file(const std::string& path) {
   options.types = 0;
   for (const auto type : {log::LineType::kKernel, log::LineType::kGraphLaunch, log::LineType::kScope,
                           log::LineType::kSessionStart, log::LineType::kSync, log::LineType::kApi,
-                          log::LineType::kExit}) {
+                          log::LineType::kExit, log::LineType::kMemcpy, log::LineType::kMemset,
+                          log::LineType::kMemory, log::LineType::kStreamEdge}) {
     options.types |= log::line_type_bit(type);
   }
   log::LogReader reader(std::vector<std::string>{path}, options);

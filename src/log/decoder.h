@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "event/activity.h"
 #include "event/api_call.h"
 #include "event/events.h"
 #include "event/incidents.h"
@@ -79,11 +80,52 @@ struct ApiLine {
 };
 struct SyncLine : ApiLine {};
 
+// The scopes, devices and contexts of these are as in KernelEventLine; scope ids are not in the log.
+struct MemcpyLine {
+  event::MemcpyEvent copy;
+  std::optional<std::int32_t> device;
+  std::optional<std::uint32_t> context;
+  std::optional<std::string> scope;
+};
+
+struct MemsetLine {
+  event::MemsetEvent fill;
+  std::optional<std::int32_t> device;
+  std::optional<std::uint32_t> context;
+  std::optional<std::string> scope;
+};
+
+struct MemoryLine {
+  event::MemoryEvent memory;  // memory.call is 0 for one that this version has no number for
+  std::string call;
+  std::optional<std::string> scope;
+};
+
+struct StreamEdgeLine {
+  event::StreamEdge edge;
+  std::optional<std::string> scope;
+};
+
+struct KernelTimeLine {
+  event::KernelTime time;
+  std::string name;  // mangled; empty: not known
+  std::optional<std::int32_t> device;
+  std::optional<std::uint32_t> context;
+};
+
+struct KernelPendingLine {
+  event::KernelPending pending;
+  std::string name;
+  std::optional<std::int32_t> device;
+  std::optional<std::uint32_t> context;
+};
+
 // monostate: nothing read yet.
 using LogEvent = std::variant<std::monostate, KernelEventLine, GraphLaunchLine, ScopeLine, SessionStartLine,
                               DeviceInfoLine, event::StreamInfo, KernelSummaryLine, event::Notice, event::LossEvent,
                               event::SessionEnd, SyncLine, ApiLine, event::ErrorEvent, event::HangEvent,
-                              event::ForkEvent, event::ExitEvent>;
+                              event::ForkEvent, event::ExitEvent, MemcpyLine, MemsetLine, MemoryLine, StreamEdgeLine,
+                              KernelTimeLine, KernelPendingLine, event::ClockEvent>;
 
 // The call of a sync_event or api_event; nullptr: another event.
 inline const ApiLine* api_line(const LogEvent& event) {
@@ -91,22 +133,27 @@ inline const ApiLine* api_line(const LogEvent& event) {
   return std::get_if<ApiLine>(&event);
 }
 
-// The number of an event of one of the program's threads, which stands in the flight file too; nothing for the
-// recorder's own lines.
+// The number of an event that the ledger counts: of one of the program's threads, then it stands in the flight file
+// too, or of event::kGpuSlot. Nothing for the recorder's own lines.
 inline std::optional<event::Seq> thread_seq(const LogEvent& event) {
   if (const auto* kernel = std::get_if<KernelEventLine>(&event)) return kernel->launch.seq;
   if (const auto* graph = std::get_if<GraphLaunchLine>(&event)) return graph->launch.seq;
   if (const auto* scope = std::get_if<ScopeLine>(&event)) return scope->event.seq;
   if (const ApiLine* const call = api_line(event)) return call->call.seq;
+  if (const auto* copy = std::get_if<MemcpyLine>(&event)) return copy->copy.seq;
+  if (const auto* fill = std::get_if<MemsetLine>(&event)) return fill->fill.seq;
+  if (const auto* memory = std::get_if<MemoryLine>(&event)) return memory->memory.seq;
+  if (const auto* edge = std::get_if<StreamEdgeLine>(&event)) return edge->edge.seq;
   return std::nullopt;
 }
 
 // Position in LogEvent.
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,
-  kSessionEnd, kSync, kApi, kError, kHang, kFork, kExit
+  kSessionEnd, kSync, kApi, kError, kHang, kFork, kExit, kMemcpy, kMemset, kMemory, kStreamEdge, kKernelTime, kKernelPending,
+  kClock
 };
-inline constexpr int kLineTypeCount = 17;
+inline constexpr int kLineTypeCount = 24;
 using LineTypeSet = std::uint32_t;
 constexpr LineTypeSet line_type_bit(LineType type) { return 1u << static_cast<unsigned>(type); }
 inline constexpr LineTypeSet kAllLineTypes = (1u << kLineTypeCount) - 1;

@@ -221,7 +221,7 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   to = put_maybe(to, R"(,"end_ns":)", launch.end_ns);
   event::MaybeNs duration, queue;
   if (launch.start_ns && launch.end_ns) duration = *launch.end_ns - *launch.start_ns;
-  if (launch.start_ns) queue = *launch.start_ns - launch.launch_ns;
+  if (launch.start_ns && !launch.unlaunched) queue = *launch.start_ns - launch.launch_ns;
   to = put_maybe(to, R"(,"duration_ns":)", duration);
   to = put_maybe(to, R"(,"queue_ns":)", queue);
   to = put_id(to, R"(,"graph":)", launch.graph.value);
@@ -229,6 +229,7 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   to = launch.captured ? put(to, R"(,"captured":true)") : put(to, R"(,"captured":false)");
   if (launch.late) to = put(to, R"(,"late":true)");
   if (queue && *queue < 0) to = put(to, R"(,"queue_negative":true)");
+  if (launch.unlaunched) to = put(to, R"(,"unlaunched":true)");
   to = put(to, "}\n");
   out.commit_line(static_cast<std::size_t>(to - start));
   return true;
@@ -277,6 +278,11 @@ bool append_graph_launch_event(Buffer& out, const RenderedStream& stream, std::s
   line.number("launch_ns", launch.launch_ns);
   line.maybe("call_ns", launch.call_ns);
   line.maybe("status", launch.status);
+  line.maybe("start_ns", launch.start_ns);
+  line.maybe("end_ns", launch.end_ns);
+  event::MaybeNs duration;
+  if (launch.start_ns && launch.end_ns) duration = *launch.end_ns - *launch.start_ns;
+  line.maybe("duration_ns", duration);
   line.boolean("captured", launch.captured);
   return line.end();
 }

@@ -133,6 +133,7 @@ constexpr auto kKernelFields = joined(config_fields<KernelEventLine>(), std::arr
     F("captured", false, read(v, e.launch.captured)),
     F("late", false, read(v, e.launch.late)),
     F("queue_negative", false, ignore(v)),
+    F("unlaunched", false, read(v, e.launch.unlaunched)),
 });
 #undef F
 
@@ -171,6 +172,9 @@ constexpr std::array kGraphFields = {
     F("launch_ns", true, read(v, e.launch.launch_ns)),
     F("call_ns", false, read(v, e.launch.call_ns)),
     F("status", false, read(v, e.launch.status)),
+    F("start_ns", false, read(v, e.launch.start_ns)),
+    F("end_ns", false, read(v, e.launch.end_ns)),
+    F("duration_ns", false, ignore(v)),
     F("captured", false, read(v, e.launch.captured)),
 };
 #undef F
@@ -319,7 +323,8 @@ constexpr std::array<std::string_view, kLineTypeCount> kTypeNames = {
     "",           "kernel_event", "graph_launch_event", "scope_event",  "session_start", "device_info",
     "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end",
     "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event",
-    "exit_event"};
+    "exit_event",  "memcpy_event", "memset_event",     "memory_event", "stream_edge",
+    "kernel_time", "kernel_pending", "clock_event"};
 
 }  // namespace
 
@@ -358,6 +363,13 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
     case LineType::kHang:
     case LineType::kFork:
     case LineType::kExit: return read_incident(type, object, event);
+    case LineType::kMemcpy:
+    case LineType::kMemset:
+    case LineType::kMemory:
+    case LineType::kStreamEdge:
+    case LineType::kKernelTime:
+    case LineType::kKernelPending:
+    case LineType::kClock: return read_activity(type, object, event);
     case LineType::kNone: break;
   }
   return {};

@@ -23,7 +23,8 @@ struct FieldTrouble {
 
 // Makes `event` the alternative of `type` and fills it.
 FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, LogEvent& event);
-// Those of incident_fields.cpp.
+// Those of activity_fields.cpp and incident_fields.cpp.
+FieldTrouble read_activity(LineType type, const simdjson::dom::object& object, LogEvent& event);
 FieldTrouble read_incident(LineType type, const simdjson::dom::object& object, LogEvent& event);
 
 }  // namespace gpuflight::log

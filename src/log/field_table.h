@@ -100,6 +100,14 @@ inline bool read_strings(const Value& v, std::vector<std::string>& to) {
   return true;
 }
 
+// event::ApiCall; 0: this version does not know it.
+inline std::uint32_t call_number(std::string_view name) {
+  for (std::uint32_t i = 1; i < event::kApiCallCount; ++i) {
+    if (name == event::kApiCalls[i].name) return i;
+  }
+  return 0;
+}
+
 inline bool ignore(const Value&) { return true; }
 
 template <class T>

@@ -8,13 +8,6 @@ using namespace fields;
 
 constexpr std::array<const char*, 2> kHangPhaseNames = {"begin", "end"};
 
-// A call that this version does not know keeps its name.
-void look_up_call(ApiLine& line) {
-  for (std::uint32_t i = 1; i < event::kApiCallCount; ++i) {
-    if (line.name == event::kApiCalls[i].name) line.call.call = i;
-  }
-}
-
 #define F(key, required, expression) GPUFLIGHT_FIELD(T, key, required, expression)
 template <class T>
 constexpr auto api_fields() {
@@ -140,7 +133,7 @@ template <class T>
 FieldTrouble read_call(const simdjson::dom::object& object, LogEvent& event) {
   T& line = fresh<T>(event);
   const FieldTrouble trouble = fill(api_fields<T>(), object, line);
-  look_up_call(line);
+  line.call.call = call_number(line.name);  // one that this version does not know keeps its name
   return trouble;
 }
 

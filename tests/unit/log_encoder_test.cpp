@@ -150,6 +150,35 @@ TEST(LogEncoder, QueueTimeBelowZeroIsKeptAndFlagged) {
   EXPECT_FALSE(json::parse(kernel_line(naive_kernel(), naive_config())).contains("late"));
 }
 
+// Its launch time is a stand-in: no queue time is made of it.
+TEST(LogEncoder, UnlaunchedKernelHasNoQueueTime) {
+  Buffer out;
+  RenderedConfig config = render_config(naive_kernel(), naive_config(), ConfigId{7}, true, 48);
+  append_kernel_event(out, config, RenderedStream(), {}, unlaunched_kernel());
+  const json line = json::parse(out.view());
+  EXPECT_EQ(line["unlaunched"], true);
+  EXPECT_EQ(line["launch_ns"], line["start_ns"]);
+  EXPECT_TRUE(line["queue_ns"].is_null());
+  EXPECT_TRUE(line["thread"].is_null());
+  EXPECT_EQ(line["duration_ns"], 2'500);
+  EXPECT_FALSE(json::parse(kernel_line(naive_kernel(), naive_config())).contains("unlaunched"));
+}
+
+TEST(LogEncoder, ThroughputIsBytesPerSecondOrNull) {
+  const auto throughput = [](std::optional<std::int64_t> start, std::optional<std::int64_t> end) {
+    MemcpyEvent copy = memcpy_event();
+    copy.bytes = 3;
+    copy.start_ns = start;
+    copy.end_ns = end;
+    Buffer out;
+    append_memcpy_event(out, RenderedStream(), {}, copy);
+    return json::parse(out.view())["bytes_per_second"];
+  };
+  EXPECT_EQ(throughput(100, 102), 1'500'000'000);
+  EXPECT_TRUE(throughput(100, 100).is_null());
+  EXPECT_TRUE(throughput(100, std::nullopt).is_null());
+}
+
 TEST(LogText, RatiosAreExactAndShort) {
   const auto ratio = [](std::uint64_t a, std::uint64_t b) {
     char text[kMaxRatioChars];
@@ -245,11 +274,12 @@ TEST(LogEncoder, LedgerLinesAreThoseOfRingRecords) {
   while (std::getline(lines, line)) {
     const std::string type = json::parse(line)["type"];
     const bool expected = type == "kernel_event" || type == "graph_launch_event" || type == "scope_event" ||
-                          type == "sync_event" || type == "api_event";
+                          type == "sync_event" || type == "api_event" || type == "memcpy_event" ||
+                          type == "memset_event" || type == "memory_event" || type == "stream_edge";
     EXPECT_EQ(is_ring_event(line), expected) << type;
     ring += expected;
   }
-  EXPECT_EQ(ring, 13);
+  EXPECT_EQ(ring, 24);
   EXPECT_FALSE(is_ring_event(""));
   EXPECT_FALSE(is_ring_event(R"({"type":"kernel_eventual"})"));
 }

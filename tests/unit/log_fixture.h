@@ -3,7 +3,10 @@
 
 #include <string>
 
+#include "event/activity.h"
+#include "event/api_call.h"
 #include "event/events.h"
+#include "event/incidents.h"
 #include "log/encoder.h"
 
 namespace gpuflight::log_fixture {
@@ -299,6 +302,149 @@ inline HangEvent hang_event() {
   return h;
 }
 
+inline GraphLaunch timed_graph_launch() {
+  GraphLaunch g = graph_launch();
+  g.start_ns = 1'234'740'000;
+  g.end_ns = 1'234'990'500;
+  return g;
+}
+
+// A kernel that a kernel launched.
+inline KernelLaunch unlaunched_kernel() {
+  KernelLaunch l;
+  l.seq = Seq(kGpuSlot, 7);
+  l.config = ConfigId{7};
+  l.grid = {4, 1, 1};
+  l.stream = StreamId{2};
+  l.launch_ns = 1'234'568'000;
+  l.start_ns = 1'234'568'000;
+  l.end_ns = 1'234'570'500;
+  l.unlaunched = true;
+  return l;
+}
+
+inline WorkOrigin origin() {
+  WorkOrigin o;
+  o.thread = 4242;
+  o.launch_ns = 1'234'900'000;
+  o.call_ns = 4'100;
+  o.status = 0;
+  return o;
+}
+
+inline MemcpyEvent memcpy_event() {
+  MemcpyEvent m;
+  m.seq = Seq(3, 45);
+  m.kind = CopyKind::kHtoD;
+  m.source = MemoryKind::kPinned;
+  m.destination = MemoryKind::kDevice;
+  m.bytes = 1 << 20;
+  m.async = true;
+  m.stream = StreamId{2};
+  m.correlation = CorrelationId{9003};
+  m.origin = origin();
+  m.start_ns = 1'234'910'000;
+  m.end_ns = 1'234'951'000;
+  return m;
+}
+
+// Between two devices, a node of a graph.
+inline MemcpyEvent peer_copy() {
+  MemcpyEvent m = memcpy_event();
+  m.seq = Seq(kGpuSlot, 8);
+  m.kind = CopyKind::kPtoP;
+  m.source = MemoryKind::kDevice;
+  m.source_device = 0;
+  m.destination_device = 1;
+  m.origin.call_ns.reset();
+  m.graph = GraphId{5};
+  m.graph_node = 18;
+  m.late = true;
+  return m;
+}
+
+inline MemsetEvent memset_event() {
+  MemsetEvent m;
+  m.seq = Seq(3, 46);
+  m.memory = MemoryKind::kDevice;
+  m.bytes = 4096;
+  m.value = 255;
+  m.stream = StreamId{2};
+  m.correlation = CorrelationId{9004};
+  m.origin = origin();
+  m.start_ns = 1'234'960'000;
+  m.end_ns = 1'234'961'500;
+  return m;
+}
+
+inline MemoryEvent allocation() {
+  MemoryEvent m;
+  m.seq = Seq(3, 47);
+  m.kind = AllocationKind::kPool;
+  m.call = static_cast<std::uint32_t>(ApiCall::kMemAllocFromPoolAsync);
+  m.address = 0x7f12a0000000ull;
+  m.bytes = 1 << 20;
+  m.device = 0;
+  m.context = ContextId{1};
+  m.stream = StreamId{2};
+  m.pool = 0x5581aa00ull;
+  m.total_bytes = 3 << 20;
+  m.peak_bytes = 5 << 20;
+  m.thread = 4242;
+  m.time_ns = 1'235'000'000;
+  m.call_ns = 9'000;
+  m.status = 0;
+  return m;
+}
+
+inline StreamEdge edge() {
+  StreamEdge e;
+  e.seq = Seq(3, 49);
+  e.event = 0x5581bb10ull;
+  e.stream = StreamId{2};
+  e.thread = 4242;
+  e.time_ns = 1'235'100'000;
+  e.call_ns = 600;
+  e.status = 0;
+  return e;
+}
+
+inline KernelTime kernel_time() {
+  KernelTime t;
+  t.seq = Seq(0, 20);
+  t.event = Seq(3, 41);
+  t.config = ConfigId{7};
+  t.stream = StreamId{2};
+  t.launch_ns = 1'234'567'890;
+  t.start_ns = 1'234'570'000;
+  t.end_ns = 61'234'570'000;
+  return t;
+}
+
+inline KernelPending kernel_pending() {
+  KernelPending p;
+  p.seq = Seq(0, 21);
+  p.event = Seq(3, 41);
+  p.config = ConfigId{7};
+  p.stream = StreamId{2};
+  p.launch_ns = 1'234'567'890;
+  p.time_ns = 6'300'000'000;
+  p.behind = 12;
+  return p;
+}
+
+inline ClockEvent clock_event() {
+  ClockEvent c;
+  c.seq = Seq(0, 22);
+  c.time_ns = 60'000'000'000;
+  c.monotonic_ns = 86'460'000'000'000;
+  c.unix_ns = 1'753'000'060'123'456'789;
+  c.gpu_ns = 1'753'000'060'123'456'012;
+  c.error_ns = 84;
+  c.drift_ns = -3;
+  return c;
+}
+
 inline ExitEvent exit_event() {
   ExitEvent e;
   e.seq = Seq(0, 16);
@@ -309,6 +455,35 @@ inline ExitEvent exit_event() {
   e.oom_kill = true;
   e.signal_from = "run";
   return e;
+}
+
+// What the GPU did beside kernels, and about its times: known and not known.
+inline void append_activity(log::Buffer& out, const log::RenderedStream& on, const log::RenderedConfig& config,
+                            std::string_view scope) {
+  using namespace gpuflight::log;
+  append_memcpy_event(out, on, scope, memcpy_event());
+  append_memcpy_event(out, on, {}, peer_copy());
+  append_memcpy_event(out, RenderedStream(), {}, MemcpyEvent{});
+  append_memset_event(out, on, scope, memset_event());
+  append_memset_event(out, RenderedStream(), {}, MemsetEvent{});
+  append_memory_event(out, scope, allocation());
+  MemoryEvent unseen;  // the free of what was allocated before the recording began
+  unseen.operation = MemoryEvent::Operation::kFree;
+  unseen.kind = AllocationKind::kPinned;
+  unseen.call = static_cast<std::uint32_t>(ApiCall::kMemFreeHost);
+  unseen.late = true;
+  append_memory_event(out, {}, unseen);
+  append_stream_edge(out, scope, edge());
+  StreamEdge wait;
+  wait.operation = StreamEdge::Operation::kWait;
+  wait.captured = true;
+  wait.late = true;
+  append_stream_edge(out, {}, wait);
+  append_kernel_time(out, config, on, kernel_time());
+  append_kernel_time(out, render_unknown_config(true), RenderedStream(), KernelTime{});
+  append_kernel_pending(out, config, on, kernel_pending());
+  append_clock_event(out, clock_event());
+  append_clock_event(out, ClockEvent{});
 }
 
 // One line at least of every type, kernel_event in all its forms.
@@ -337,6 +512,8 @@ inline void append_all(log::Buffer& out) {
   append_kernel_event(out, unknown_bare, RenderedStream(), {}, nothing);
   append_graph_launch_event(out, on, scope.view(), graph_launch());
   append_graph_launch_event(out, RenderedStream(), {}, GraphLaunch{});
+  append_graph_launch_event(out, on, {}, timed_graph_launch());
+  append_kernel_event(out, naive, on, {}, unlaunched_kernel());
   for (const auto phase : {ScopeEvent::Phase::kBegin, ScopeEvent::Phase::kEnd, ScopeEvent::Phase::kMark}) {
     ScopeEvent event = scope_event();
     event.phase = phase;
@@ -366,6 +543,7 @@ inline void append_all(log::Buffer& out) {
   exited.pid = 4711;
   exited.exit_code = 3;
   append_exit_event(out, exited);
+  append_activity(out, on, naive, scope.view());
   append_notice_event(out, notice());
   append_loss_event(out, loss());
   append_session_end(out, session_end());

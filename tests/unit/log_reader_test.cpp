@@ -98,6 +98,11 @@ TEST_F(LogReaderTest, EveryGoldenLineSurvivesTheRoundTrip) {
       c.occupancy = l.occupancy;
       return l.config_known ? render_config(l.kernel, c, id, l.details, sms) : render_unknown_config(l.details);
     };
+    const auto named = [](const std::string& name) {
+      KernelInfo kernel;
+      kernel.name = name;
+      return name.empty() ? render_unknown_config(true) : render_config(kernel, KernelConfig(), ConfigId{7}, false, 0);
+    };
     const LogEvent& e = events_[at];
     if (const auto* l = std::get_if<KernelEventLine>(&e)) {
       const double waves = l->waves.value_or(0);
@@ -133,6 +138,20 @@ TEST_F(LogReaderTest, EveryGoldenLineSurvivesTheRoundTrip) {
       append_fork_event(out, *l);
     } else if (const auto* l = std::get_if<ExitEvent>(&e)) {
       append_exit_event(out, *l);
+    } else if (const auto* l = std::get_if<MemcpyLine>(&e)) {
+      append_memcpy_event(out, on(l->device, l->context, l->copy.stream), path(l->scope), l->copy);
+    } else if (const auto* l = std::get_if<MemsetLine>(&e)) {
+      append_memset_event(out, on(l->device, l->context, l->fill.stream), path(l->scope), l->fill);
+    } else if (const auto* l = std::get_if<MemoryLine>(&e)) {
+      append_memory_event(out, path(l->scope), l->memory);
+    } else if (const auto* l = std::get_if<StreamEdgeLine>(&e)) {
+      append_stream_edge(out, path(l->scope), l->edge);
+    } else if (const auto* l = std::get_if<KernelTimeLine>(&e)) {
+      append_kernel_time(out, named(l->name), on(l->device, l->context, l->time.stream), l->time);
+    } else if (const auto* l = std::get_if<KernelPendingLine>(&e)) {
+      append_kernel_pending(out, named(l->name), on(l->device, l->context, l->pending.stream), l->pending);
+    } else if (const auto* l = std::get_if<ClockEvent>(&e)) {
+      append_clock_event(out, *l);
     }
     EXPECT_EQ(out.view(), line + "\n") << "line " << at + 1;
     ++at;
@@ -204,6 +223,53 @@ TEST_F(LogReaderTest, IncidentValues) {
   EXPECT_EQ(std::get<ForkEvent>(events_[3]).child_pid, 4711);
   EXPECT_EQ(api_line(events_[4])->name, "cuSomethingNew");
   EXPECT_EQ(api_line(events_[4])->call.call, 0u);
+}
+
+TEST_F(LogReaderTest, ActivityValues) {
+  Buffer out;
+  append_memcpy_event(out, render_stream(stream()), "\"step\"", peer_copy());
+  append_memset_event(out, render_stream(stream()), {}, memset_event());
+  append_memory_event(out, {}, allocation());
+  append_stream_edge(out, {}, edge());
+  RenderedConfig config = render_config(naive_kernel(), naive_config(), ConfigId{7}, true, 48);
+  append_kernel_time(out, config, render_stream(stream()), kernel_time());
+  append_clock_event(out, clock_event());
+  std::string text(out.view());
+  // Words and calls of a later version; a key short; a word of a closed list.
+  text += R"({"type":"memcpy_event","kind":"dtox","source":"hbm5","destination":null,"bytes":1,"start_ns":1,"end_ns":2})"
+          "\n";
+  text += R"({"type":"memory_event","operation":"alloc","kind":"device","call":"cuMemNew","time_ns":1})" "\n";
+  text += R"({"type":"memcpy_event","kind":"htod","start_ns":1,"end_ns":2})" "\n";
+  text += R"({"type":"stream_edge","operation":"perhaps","time_ns":1})" "\n";
+  EXPECT_EQ(read(text)[Trouble::kBadValue].count, 2u);
+  ASSERT_EQ(events_.size(), 8u);
+  const auto& copy = std::get<MemcpyLine>(events_[0]);
+  EXPECT_EQ(copy.copy.kind, CopyKind::kPtoP);
+  EXPECT_EQ(copy.copy.source, MemoryKind::kDevice);
+  EXPECT_EQ(copy.copy.bytes, 1u << 20);
+  EXPECT_EQ(copy.copy.destination_device, 1);
+  EXPECT_EQ(copy.copy.end_ns, 1'234'951'000);
+  EXPECT_EQ(copy.copy.graph_node, 18u);
+  EXPECT_TRUE(copy.copy.async);
+  EXPECT_FALSE(copy.copy.origin.call_ns);
+  EXPECT_EQ(copy.device, 0);
+  EXPECT_EQ(copy.scope, "step");
+  EXPECT_EQ(thread_seq(events_[0]), Seq(kGpuSlot, 8));
+  EXPECT_EQ(std::get<MemsetLine>(events_[1]).fill.value, 255u);
+  const auto& memory = std::get<MemoryLine>(events_[2]).memory;
+  EXPECT_EQ(memory.kind, AllocationKind::kPool);
+  EXPECT_EQ(static_cast<ApiCall>(memory.call), ApiCall::kMemAllocFromPoolAsync);
+  EXPECT_EQ(memory.pool, 0x5581aa00u);
+  EXPECT_EQ(memory.peak_bytes, 5u << 20);
+  EXPECT_EQ(std::get<StreamEdgeLine>(events_[3]).edge.event, 0x5581bb10u);
+  const auto& time = std::get<KernelTimeLine>(events_[4]);
+  EXPECT_EQ(time.name, naive_kernel().name);
+  EXPECT_EQ(time.time.event, Seq(3, 41));
+  EXPECT_EQ(time.time.end_ns, 61'234'570'000);
+  EXPECT_EQ(std::get<ClockEvent>(events_[5]).unix_ns, 1'753'000'060'123'456'789);
+  EXPECT_EQ(std::get<MemcpyLine>(events_[6]).copy.kind, CopyKind::kUnknown);
+  EXPECT_EQ(std::get<MemoryLine>(events_[7]).call, "cuMemNew");
+  EXPECT_EQ(std::get<MemoryLine>(events_[7]).memory.call, 0u);
 }
 
 // A log of which only the seed's keys are known, as scripts may have written, is read as well.
@@ -327,9 +393,9 @@ TEST_F(LogReaderTest, FilterSkipsUnparsed) {
   ReadOptions options;
   options.types = line_type_bit(LineType::kKernel);
   const ReadStats stats = read(std::string(all.view()) + "{\"type\":\"notice_event\",broken}\n", options);
-  EXPECT_EQ(events_.size(), 6u);
-  EXPECT_EQ(stats.events, 6u);
-  EXPECT_EQ(stats.filtered, stats.lines - 6);
+  EXPECT_EQ(events_.size(), 7u);
+  EXPECT_EQ(stats.events, 7u);
+  EXPECT_EQ(stats.filtered, stats.lines - 7);
   EXPECT_EQ(stats.trouble_total(), 0u);
 }
 
@@ -403,7 +469,7 @@ TEST_F(LogReaderTest, OtherMajorVersionIsSaid) {
   Buffer start;
   append_session_start(start, session_start(), 1);
   std::string text(start.view());
-  text.replace(text.find("\"1.0\""), 5, "\"2.0\"");
+  text.replace(text.find("\"1.1\""), 5, "\"2.0\"");
   EXPECT_EQ(read(text)[Trouble::kOtherMajor].count, 1u);
 }
 

@@ -164,6 +164,38 @@ TEST_F(RecoveryTest, LinesThatWereNotMarkedYetAreNotDoubled) {
   EXPECT_EQ(recovered(*r), range(280, 300));
 }
 
+// A call of the ring may have become a line of another type; what belongs to no ring is none of the flight file's.
+TEST_F(RecoveryTest, LinesOfTheTimelineAreKnown) {
+  make();
+  launch_many(6);
+  log::Buffer out;
+  event::MemcpyEvent copy;
+  copy.seq = event::Seq(1, 1);
+  log::append_memcpy_event(out, log::RenderedStream(), {}, copy);
+  event::MemsetEvent fill;
+  fill.seq = event::Seq(1, 2);
+  log::append_memset_event(out, log::RenderedStream(), {}, fill);
+  event::MemoryEvent memory;
+  memory.call = static_cast<std::uint32_t>(event::ApiCall::kMemAlloc);
+  memory.seq = event::Seq(1, 3);
+  log::append_memory_event(out, {}, memory);
+  event::StreamEdge edge;
+  edge.seq = event::Seq(1, 4);
+  log::append_stream_edge(out, {}, edge);
+  event::KernelLaunch node;
+  node.seq = event::Seq(event::kGpuSlot, 0);
+  log::RenderedConfig unknown = log::render_unknown_config(true);
+  log::append_kernel_event(out, unknown, log::RenderedStream(), {}, node);
+  write_log(session_line() + lines(0, 1) + std::string(out.view()));
+  auto r = recover();
+  const RecoveryLedger& ledger = r->result().ledger;
+  EXPECT_EQ(ledger.in_log, 5u);
+  EXPECT_EQ(ledger.seen, 6u);
+  EXPECT_TRUE(ledger.balanced());
+  for (const std::uint64_t count : r->result().flight_troubles) EXPECT_EQ(count, 0u);
+  EXPECT_EQ(recovered(*r), range(5, 6));
+}
+
 TEST_F(RecoveryTest, TornLineAndRotatedSegments) {
   make();
   launch_many(120);
