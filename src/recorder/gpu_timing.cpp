@@ -43,6 +43,9 @@ void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_
     std::string problem;
     if (source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
       state_.store(State::kOn, std::memory_order_release);
+      if (!problem.empty()) {
+        notices_.post(event::Severity::kWarning, "some_gpu_times", "some GPU times are not recorded: " + problem);
+      }
       return;
     }
     notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded: " + problem);
