@@ -151,8 +151,13 @@ void Drain::write(const flight::Record& record, RecordPhase phase, event::Seq se
   }
 }
 
-void Drain::on_line(bool written, std::uint32_t chunk) noexcept {
-  if (!written) ++write_failed_;
+void Drain::count(Fate fate) noexcept {
+  if (fate == Fate::kLost) ++write_failed_;
+  if (fate == Fate::kSummarised) ++summarised_;
+}
+
+void Drain::on_line(Fate fate, std::uint32_t chunk) noexcept {
+  count(fate);
   try {
     released_.push_back(chunk);
   } catch (...) {
@@ -160,14 +165,16 @@ void Drain::on_line(bool written, std::uint32_t chunk) noexcept {
   }
 }
 
-void Drain::on_own_line(bool written) noexcept {
+void Drain::on_own_line(Fate fate) noexcept {
   ++gpu_lines_;
-  if (!written) ++write_failed_;
+  count(fate);
 }
+
+bool Drain::on_summarised(const event::KernelLaunch& launch) noexcept { return second_.add(launch); }
 
 void Drain::on_time(const event::KernelLaunch& launch) noexcept {
   if (rule_ && rule_->on_gpu_time() && rule_->matches(launch)) rule_matched_ = true;
-  if (summaries_only_ || summarising_) second_.add_time(launch);
+  if (summarises()) second_.add_time(launch);
   session_summary_.add_time(launch);
 }
 
@@ -181,6 +188,7 @@ void Drain::finish_times() noexcept {
 }
 
 void Drain::settle() noexcept {
+  join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   join_.settle(parts_.launches.now_ns(), [this](std::uint32_t stream) noexcept {
     return parts_.watch != nullptr ? parts_.watch->finished_ns(stream) : 0;
   });

@@ -117,10 +117,13 @@ class Drain final : private JoinClient {
   void publish_counters() noexcept;
   void publish_taken(std::uint32_t chunk) noexcept;
 
-  void on_line(bool written, std::uint32_t chunk) noexcept override;
-  void on_own_line(bool written) noexcept override;
+  void on_line(Fate fate, std::uint32_t chunk) noexcept override;
+  void on_own_line(Fate fate) noexcept override;
   void on_time(const event::KernelLaunch& launch) noexcept override;
   void on_room_needed() noexcept override;
+  bool summarises() const noexcept override { return summaries_only_ || summarising_; }
+  bool on_summarised(const event::KernelLaunch& launch) noexcept override;
+  void count(Fate fate) noexcept;
 
   Parts parts_;
   const bool summaries_only_;
