@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -37,9 +38,11 @@ BufferRates::Grant BufferRates::grant(std::uint64_t thread, std::int64_t now_ns)
     const std::uint32_t given = slot.granted.load(std::memory_order_relaxed);
     const std::uint32_t came = slot.filled.load(std::memory_order_relaxed);
     const std::uint64_t used = came != 0 ? came : (given != 0 ? given : capacity_);
-    const auto wanted = static_cast<std::uint64_t>(static_cast<double>(used) * kFullWithinNs /
-                                                   static_cast<double>(elapsed));
-    records = std::clamp<std::uint64_t>(wanted, kFewest, used * kMostGrowth);
+    // Half way, in terms of the logarithm: CUPTI may ask for a buffer ahead of its use, and what is seen is then the
+    // rate of the one before. The whole way would swing for ever.
+    const double factor = std::sqrt(static_cast<double>(kFullWithinNs) / static_cast<double>(elapsed));
+    const double wanted = static_cast<double>(used) * std::min(factor, static_cast<double>(kMostGrowth));
+    records = std::max<std::uint64_t>(static_cast<std::uint64_t>(std::lround(wanted)), kFewest);
   }
   if (records >= capacity_) records = 0;
   Grant grant{static_cast<std::uint32_t>(records), index, slot.serial.fetch_add(1, std::memory_order_relaxed) + 1};

@@ -83,12 +83,14 @@ CUresult instantiate_graph(const Graph& graph, unsigned long long flags, GraphEx
     copy.type = node->type;
     copy.launch = node->launch;
     copy.keep_alive = node->keep_alive;
+    copy.transfer = node->transfer;
     copy.duration_ns = node->duration_ns;
     for (const GraphNode* dependency : node->dependencies) copy.dependencies.push_back(index.at(dependency));
     index[node] = exec->nodes.size();
     exec->nodes.push_back(std::move(copy));
   }
   data.graphExec = reinterpret_cast<CUgraphExec>(exec);
+  hooks().graph_instantiated.store(true, std::memory_order_relaxed);
   fire_graph(CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, data);
   *out = exec;
   return CUDA_SUCCESS;
@@ -114,6 +116,7 @@ bool update_graph_exec(GraphExec& exec, const Graph& graph) {
     ExecNode& to = exec.nodes[i];
     to.launch = from.launch;
     to.keep_alive = from.keep_alive;
+    to.transfer = from.transfer;
     to.duration_ns = from.duration_ns;
   }
   return true;
