@@ -161,7 +161,7 @@ void ActivitySource::begin_take() noexcept {
   clock_base_ = t0_ns_;
   // Each time anew: CLOCK_REALTIME is set and slewed.
   if (!own_clock_) clock_base_ += read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
-  taken_ = buffers_->take_completed();
+  if (taken_ == nullptr) taken_ = buffers_->take_completed();
 }
 
 ActivityBuffers::Buffer* ActivitySource::next_buffer() noexcept {

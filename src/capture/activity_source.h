@@ -71,11 +71,19 @@ class ActivitySource {
   // never again: last act only.
   void flush(bool forced) noexcept;
 
-  // visit(const ActivityRecord&) for each record of the buffers that are complete by now, in CUPTI's order. It must not
-  // throw. Names in the record are valid during the visit.
+  // What is complete by now is what the next take() visits. Called before the rings are emptied, it makes sure that all
+  // launches of what is visited have been seen by then, but for those whose call has not come back.
+  void fetch() noexcept {
+    begin_take();
+    fetched_ = true;
+  }
+
+  // visit(const ActivityRecord&) for each record of the buffers that are complete (by now, or by the last fetch), in
+  // CUPTI's order. It must not throw. Names in the record are valid during the visit.
   template <class Visit>
   void take(Visit&& visit) noexcept {
-    begin_take();
+    if (!fetched_) begin_take();
+    fetched_ = false;
     ActivityRecord record;
     for (ActivityBuffers::Buffer* buffer = next_buffer(); buffer != nullptr; buffer = next_buffer()) {
       void* place = nullptr;
@@ -109,6 +117,7 @@ class ActivitySource {
 
   // Recorder thread only.
   ActivityBuffers::Buffer* taken_ = nullptr;
+  bool fetched_ = false;
   std::int64_t clock_base_ = 0;
 
   std::atomic<std::uint64_t> records_{0}, dropped_{0}, unknown_records_{0}, null_times_{0};

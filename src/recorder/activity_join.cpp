@@ -124,6 +124,7 @@ bool ActivityJoin::hold(const flight::Record& record, flight::RecordPhase phase,
   work.index = index;
   if (!add(record, work)) {
     ++null_time_;
+    ++forgotten_;
     return false;
   }
   ++held_;
@@ -135,7 +136,9 @@ void ActivityJoin::note_summarised(const flight::Record& record, flight::RecordP
   PendingWork work;
   work.state = State::kSummarised;
   work.seq = seq;
-  if (!add(record, work)) ++null_time_;
+  if (add(record, work)) return;
+  ++null_time_;
+  ++forgotten_;
 }
 
 void ActivityJoin::note_graph(const flight::Record& record, flight::RecordPhase phase) noexcept {
@@ -283,9 +286,10 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
   parts_.client.on_line(written ? Fate::kWritten : Fate::kLost, work.chunk);
 }
 
+// A launch that is written or counted as lost, and of which nothing is known here any more, is not told a second time.
 void ActivityJoin::write_unmatched(const Unmatched& one) noexcept {
-  if (one.record.graph_node == 0 && lost_reported_ < lost_) {
-    ++lost_reported_;
+  if (one.record.graph_node == 0 && reported_ < lost_ + forgotten_) {
+    ++reported_;
     return;
   }
   write_own(one.record, nullptr, one.config);
@@ -329,6 +333,7 @@ void ActivityJoin::write_own(const capture::ActivityRecord& record, const GraphO
     launch.end_ns = record.end_ns;
     launch.graph = graph;
     if (record.graph_node != 0) launch.graph_node = record.graph_node;
+    parts_.client.on_own_kernel(launch);
     fate = write_kernel(launch);
   }
   parts_.client.on_own_line(fate);
@@ -346,9 +351,11 @@ void ActivityJoin::give_up(PendingWork& work) noexcept {
       written_.push_back({held.correlation, held.seq, held.launch_ns});
     } catch (...) {
       table_.erase(&work);
+      ++forgotten_;
     }
   } else {
     table_.erase(&work);
+    ++forgotten_;
   }
   write_held(held, nullptr);
   parts_.client.on_room_needed();
@@ -379,6 +386,7 @@ void ActivityJoin::forget_oldest_written() noexcept {
     written_.pop_front();
     if (work == nullptr) continue;
     table_.erase(work);
+    ++forgotten_;
     return;
   }
 }

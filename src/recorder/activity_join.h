@@ -28,6 +28,7 @@ class JoinClient {
   enum class Fate : std::uint8_t { kWritten, kSummarised, kLost };
   virtual void on_line(Fate fate, std::uint32_t chunk) noexcept = 0;  // of a held record
   virtual void on_own_line(Fate fate) noexcept = 0;                   // of GPU work without a record
+  virtual void on_own_kernel(const event::KernelLaunch& launch) noexcept = 0;  // before its line
   virtual void on_time(const event::KernelLaunch& launch) noexcept = 0;  // each kernel whose times have come
   virtual void on_room_needed() noexcept = 0;                            // the batch is full: write it
   // Whether kernels are counted in place of written, for want of room in the log; then that is done with one.
@@ -170,7 +171,9 @@ class ActivityJoin {
   std::deque<Unmatched> unmatched_;
   std::unordered_map<std::uint64_t, std::uint32_t> stream_ids_;  // context and CUPTI's number to our row
   std::vector<std::int64_t> joined_until_;                       // by stream: latest launch whose times have come
-  std::uint64_t lost_ = 0, lost_reported_ = 0;
+  // Launches whose times may still come and of which nothing is kept: no ring had room for them, or the table. And how
+  // many times came that will have been theirs.
+  std::uint64_t lost_ = 0, forgotten_ = 0, reported_ = 0;
   std::uint64_t held_ = 0, null_time_ = 0, own_events_ = 0;
   std::int64_t looked_for_pending_ns_ = 0;
 };

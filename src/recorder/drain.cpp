@@ -50,6 +50,7 @@ std::uint64_t Drain::round() noexcept {
   const std::uint32_t slots = parts_.rings.slots_used();
   if (cursors_.size() < slots) cursors_.resize(slots);
   for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot);
+  join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   flush();
   return taken;
 }
@@ -170,6 +171,11 @@ void Drain::on_own_line(Fate fate) noexcept {
   count(fate);
 }
 
+void Drain::on_own_kernel(const event::KernelLaunch& launch) noexcept {
+  ++(launch.unlaunched ? counts_.unlaunched : counts_.graph_kernels);
+  session_summary_.add(launch);
+}
+
 bool Drain::on_summarised(const event::KernelLaunch& launch) noexcept { return second_.add(launch); }
 
 void Drain::on_time(const event::KernelLaunch& launch) noexcept {
@@ -188,7 +194,6 @@ void Drain::finish_times() noexcept {
 }
 
 void Drain::settle() noexcept {
-  join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   join_.settle(parts_.launches.now_ns(), [this](std::uint32_t stream) noexcept {
     return parts_.watch != nullptr ? parts_.watch->finished_ns(stream) : 0;
   });

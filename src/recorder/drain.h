@@ -50,6 +50,7 @@ class Drain final : private JoinClient {
   };
   struct Counts {
     std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
+    std::uint64_t graph_kernels = 0, unlaunched = 0;  // that the GPU told of
   };
 
   Drain(const Parts& parts, const Options& options);
@@ -119,6 +120,7 @@ class Drain final : private JoinClient {
 
   void on_line(Fate fate, std::uint32_t chunk) noexcept override;
   void on_own_line(Fate fate) noexcept override;
+  void on_own_kernel(const event::KernelLaunch& launch) noexcept override;
   void on_time(const event::KernelLaunch& launch) noexcept override;
   void on_room_needed() noexcept override;
   bool summarises() const noexcept override { return summaries_only_ || summarising_; }

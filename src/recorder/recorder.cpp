@@ -444,9 +444,9 @@ void Recorder::loop() noexcept {
     say_notices();
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
-    gpu_->begin_round(*drain_);
+    gpu_->begin_round(*drain_, launches_->now_ns(), asked);
     drain_->round();
-    fetch_gpu_times(asked, last);
+    fetch_gpu_times(last);
     watch_round();
     obey_control();
     write_forks();
@@ -461,13 +461,13 @@ void Recorder::loop() noexcept {
   }
 }
 
-void Recorder::fetch_gpu_times(bool asked, bool last) noexcept {
+void Recorder::fetch_gpu_times(bool last) noexcept {
   const std::int64_t now = launches_->now_ns();
   if (last) {
     gpu_->last_round(*drain_, now);
     drain_->finish_times();
   } else {
-    gpu_->round(*drain_, now, asked);
+    gpu_->round(*drain_, now);
   }
   drain_->settle();
   gpu_->write_clock(*drain_, *clock_, now);
@@ -544,7 +544,6 @@ void Recorder::obey_control() noexcept {
 
 void Recorder::end_session() noexcept {
   watch_->begin_round(launches_->now_ns());
-  gpu_->begin_round(*drain_);
   drain_->round();
   watch_round();
   write_forks();
@@ -558,6 +557,8 @@ void Recorder::end_session() noexcept {
   end.graph_launches = counts.graph_launches;
   end.captured = counts.captured;
   end.failed = counts.failed;
+  end.graph_kernels = counts.graph_kernels;
+  end.unlaunched = counts.unlaunched;
   end.kernels = kernels_->kernels();
   end.configs = kernels_->configs();
   drain_->write_end(std::move(end));

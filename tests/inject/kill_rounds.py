@@ -107,8 +107,7 @@ class Round:
         assert lost is None or sum(causes.values()) == lost, where
         files = segments(self.log)
         kernels, graph_launches = events(files)
-        of_gpu = gpu_lines(files)
-        lines = (len(kernels), len(graph_launches), of_gpu)
+        lines = (len(kernels), len(graph_launches), gpu_lines(files))
         assert sum(lines) == ledger["in_log"], (lines, where)
         recovered = self.folder / "log.recovered.ndjson"
         assert recovered.exists() == (ledger["recovered"] > 0), where

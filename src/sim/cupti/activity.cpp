@@ -265,6 +265,15 @@ void ActivityRecorder::set_period(std::uint32_t ms) {
 void ActivityRecorder::start_worker() {
   if (worker_started_) return;
   worker_started_ = true;
+  // Locks that other threads held at a fork are held for good in the child.
+  pthread_atfork(nullptr, nullptr, +[] {
+    SimHooks& hooks = *gpuflight_sim_hooks();
+    hooks.on_kernel.store(nullptr);
+    hooks.on_copy.store(nullptr);
+    hooks.on_fill.store(nullptr);
+    hooks.on_graph.store(nullptr);
+    hooks.activity.store(false);
+  });
   kicked_ = true;
   sigset_t all, before;
   sigfillset(&all);
