@@ -95,6 +95,7 @@ class ActivitySource {
   void begin_take() noexcept;
   ActivityBuffers::Buffer* next_buffer() noexcept;
   bool next_record(ActivityBuffers::Buffer& buffer, void*& place, ActivityRecord& record) noexcept;
+  void note_run(std::int64_t start_ns, std::int64_t end_ns) noexcept;
   void recycle(ActivityBuffers::Buffer* buffer) noexcept;
   void end_take() noexcept;
 
@@ -110,6 +111,8 @@ class ActivitySource {
   // Recorder thread only.
   ActivityBuffers::Buffer* taken_ = nullptr;
   std::int64_t clock_base_ = 0;
+  std::uint32_t timed_ = 0;  // records of the buffer under way that have both times
+  std::int64_t first_start_ns_ = 0, last_end_ns_ = 0;
 
   std::atomic<std::uint64_t> records_{0}, dropped_{0}, unknown_records_{0}, null_times_{0};
 };
