@@ -312,6 +312,59 @@ TEST(ActivitySource, GraphsNodeByNode) {
   });
 }
 
+// first -> child {inner -> child {inner}} -> last
+TEST(ActivitySource, NodesOfChildGraphs) {
+  in_child({}, [] {
+    Recording recording;
+    recording.start();
+    start();
+    sim::ModuleImage image{{kernel("first"), kernel("inner"), kernel("last")}};
+    for (auto& k : image.kernels) k.duration_ns = 100'000;
+    const CUmodule m = load(image);
+    const auto add = [&](CUgraph graph, const char* name, const CUgraphNode* after) {
+      CUDA_KERNEL_NODE_PARAMS params{};
+      params.func = function(m, name);
+      params.gridDimX = params.gridDimY = params.gridDimZ = params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+      CUgraphNode node = nullptr;
+      EXPECT_EQ(cuGraphAddKernelNode(&node, graph, after, after != nullptr, &params), CUDA_SUCCESS);
+      return node;
+    };
+    CUgraph parent = nullptr, child = nullptr, grandchild = nullptr, inside = nullptr;
+    for (CUgraph* graph : {&parent, &child, &grandchild}) ASSERT_EQ(cuGraphCreate(graph, 0), CUDA_SUCCESS);
+    add(grandchild, "inner", nullptr);
+    CUgraphNode nested = nullptr, in_parent = nullptr;
+    const CUgraphNode inner = add(child, "inner", nullptr);
+    ASSERT_EQ(cuGraphAddChildGraphNode(&nested, child, &inner, 1, grandchild), CUDA_SUCCESS);
+    const CUgraphNode first = add(parent, "first", nullptr);
+    ASSERT_EQ(cuGraphAddChildGraphNode(&in_parent, parent, &first, 1, child), CUDA_SUCCESS);
+    add(parent, "last", &in_parent);
+    EXPECT_EQ(cuGraphChildGraphNodeGetGraph(in_parent, &inside), CUDA_SUCCESS);
+    EXPECT_NE(inside, child);
+    EXPECT_EQ(cuGraphDestroy(child), CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphInstantiate(&exec, parent, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    recording.finish();
+    ASSERT_EQ(recording.seen.size(), 4u);
+    std::uint32_t graph_uid = 0;
+    EXPECT_EQ(cuptiGetGraphExecId(exec, &graph_uid), CUPTI_SUCCESS);
+    constexpr std::array kNames = {"first", "inner", "inner", "last"};
+    std::set<std::uint64_t> nodes;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const ActivityRecord& r = recording.seen[i].record;
+      EXPECT_EQ(recording.seen[i].name, kNames[i]);
+      EXPECT_EQ(r.graph_uid, graph_uid);
+      nodes.insert(r.graph_node);
+      if (i > 0) {
+        EXPECT_EQ(*r.start_ns, *recording.seen[i - 1].record.end_ns);
+      }
+    }
+    EXPECT_EQ(nodes.size(), 4u);
+    EXPECT_EQ(cuGraphDestroy(parent), CUDA_SUCCESS);
+  });
+}
+
 TEST(ActivitySource, GraphsAsAWhole) {
   for (const char* version : {"12.0", "12.9", "13.5"}) {
     in_child({{"GPUFLIGHT_SIM_CUPTI_VERSION", version}}, [] {
