@@ -56,8 +56,8 @@ def check(compiler, folder):
 
 def self_test(compiler, folder):
     text = (ROOT / "src" / "capture" / "activity_layout.cpp").read_text()
-    for right, wrong in ((".correlation = 92", ".correlation = 88"), (".destination_device = 52", ".destination_device = 56"),
-                         (".value = 4", ".value = 8"), ("kHtoD, CUPTI", "kDtoH, CUPTI")):
+    for right, wrong in ((".correlation = 92", ".correlation = 88"), (".value = 4", ".value = 8"),
+                         (".destination_device = 52", ".destination_device = 56"), ("kHtoD, CUPTI", "kDtoH, CUPTI")):
         if text.count(right) != 1:
             print(f"self-test: \"{right}\" is not once in activity_layout.cpp", file=sys.stderr)
             return 1

@@ -31,7 +31,8 @@ class KeepErrno {
 // So many records took so long; how many to try next. Half way, in terms of the logarithm: CUPTI may ask for a buffer
 // ahead of its use, and what is seen is then the rate of the one before. The whole way would swing for ever.
 std::uint32_t BufferRates::towards(std::uint32_t from, std::int64_t took_ns) const noexcept {
-  const double factor = std::sqrt(static_cast<double>(kHeldNs) / static_cast<double>(std::max<std::int64_t>(took_ns, 1)));
+  const auto took = static_cast<double>(std::max<std::int64_t>(took_ns, 1));
+  const double factor = std::sqrt(static_cast<double>(kHeldNs) / took);
   const double wanted = from * std::min(factor, static_cast<double>(kMostGrowth));
   return std::clamp(static_cast<std::uint32_t>(std::lround(std::min<double>(wanted, capacity_))), kFewest, capacity_);
 }

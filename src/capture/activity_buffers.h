@@ -1,6 +1,6 @@
-// The memory that CUPTI writes its records into: who holds which buffer, how many records the next one may take, and the
-// bound. Zeroed memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI gives
-// back finds it.
+// The memory that CUPTI writes its records into: who holds which buffer, how many records the next one may take, and
+// the bound. Zeroed memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI
+// gives back finds it.
 //
 // Threads: hand_out and complete on any thread, inside CUPTI: no lock, no blocking; hand_out maps memory where no ready
 // buffer is left. take_completed, recycle and replenish on the recorder thread. Never shrinks below what CUPTI holds.
@@ -16,8 +16,8 @@ namespace gpuflight::capture {
 // How many records a buffer may take before CUPTI has to hand it back. CUPTI keeps a buffer until each of its records
 // has ended, and where one kernel follows the other the last one in it never has. So a buffer is to be full within
 // kHeldNs at the rate at which the asking thread has filled its last one, and its work is to run within kHeldNs at the
-// rate at which that of the last one ran: a thread may launch in a millisecond what takes the GPU a minute. (CUPTI has a
-// buffer for each launching thread, and it is that thread that asks; where CUPTI's own thread asks for all, the rates
+// rate at which that of the last one ran: a thread may launch in a millisecond what takes the GPU a minute. (CUPTI has
+// a buffer for each launching thread, and it is that thread that asks; where CUPTI's own thread asks for all, the rates
 // are those of all together.)
 //
 // Threads: grant and filled on any, ran on the recorder thread. A wrong estimate, after a race or of two threads in one

@@ -175,7 +175,8 @@ bool ActivitySource::next_record(ActivityBuffers::Buffer& buffer, void*& place, 
   while (api_->next_record(buffer.data(), buffer.valid_bytes, &raw) == CUPTI_SUCCESS) {
     place = raw;
     const auto* const bytes = reinterpret_cast<const std::uint8_t*>(raw);
-    const ReadResult result = read_activity(*layout_, bytes, static_cast<std::size_t>(end - bytes), clock_base_, record);
+    const auto room = static_cast<std::size_t>(end - bytes);
+    const ReadResult result = read_activity(*layout_, bytes, room, clock_base_, record);
     if (result == ReadResult::kUnknown) {
       unknown_records_.fetch_add(1, std::memory_order_relaxed);
       continue;
