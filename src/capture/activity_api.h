@@ -6,15 +6,15 @@
 
 #include "capture/shared_object.h"
 
-#define GPUFLIGHT_ACTIVITY_FUNCTIONS(REQUIRED, OPTIONAL)                   \
-  REQUIRED(register_callbacks, cuptiActivityRegisterCallbacks)             \
-  REQUIRED(enable, cuptiActivityEnable)                                    \
-  REQUIRED(disable, cuptiActivityDisable)                                  \
-  REQUIRED(flush_all, cuptiActivityFlushAll)                               \
-  REQUIRED(next_record, cuptiActivityGetNextRecord)                        \
-  OPTIONAL(register_timestamp, cuptiActivityRegisterTimestampCallback)     \
-  OPTIONAL(set_attribute, cuptiActivitySetAttribute)                       \
-  OPTIONAL(dropped_records, cuptiActivityGetNumDroppedRecords)             \
+#define GPUFLIGHT_ACTIVITY_FUNCTIONS(REQUIRED, OPTIONAL)                  \
+  REQUIRED(register_callbacks, cuptiActivityRegisterCallbacks)            \
+  REQUIRED(enable, cuptiActivityEnable)                                   \
+  REQUIRED(disable, cuptiActivityDisable)                                 \
+  REQUIRED(flush_all, cuptiActivityFlushAll)                              \
+  REQUIRED(next_record, cuptiActivityGetNextRecord)                       \
+  OPTIONAL(register_timestamp, cuptiActivityRegisterTimestampCallback)    \
+  OPTIONAL(set_attribute, cuptiActivitySetAttribute)                      \
+  OPTIONAL(dropped_records, cuptiActivityGetNumDroppedRecords)            \
   OPTIONAL(result_string, cuptiGetResultString)
 
 namespace gpuflight::capture {

@@ -28,35 +28,49 @@ class KeepErrno {
 
 }  // namespace
 
+// So many records took so long; how many to try next. Half way, in terms of the logarithm: CUPTI may ask for a buffer
+// ahead of its use, and what is seen is then the rate of the one before. The whole way would swing for ever.
+std::uint32_t BufferRates::towards(std::uint32_t from, std::int64_t took_ns) const noexcept {
+  const auto took = static_cast<double>(std::max<std::int64_t>(took_ns, 1));
+  const double factor = std::sqrt(static_cast<double>(kHeldNs) / took);
+  const double wanted = from * std::min(factor, static_cast<double>(kMostGrowth));
+  return std::clamp(static_cast<std::uint32_t>(std::lround(std::min<double>(wanted, capacity_))), kFewest, capacity_);
+}
+
 BufferRates::Grant BufferRates::grant(std::uint64_t thread, std::int64_t now_ns) noexcept {
   // Thread handles are addresses of equal low bits: the product's upper bits tell them apart.
   const auto index = static_cast<std::uint32_t>((thread * 0x9e3779b97f4a7c15u) >> 56) % kSlots;
   Slot& slot = slots_[index];
-  std::uint64_t records = kFirst;
+  std::uint32_t records = kFirst;
   if (slot.thread.load(std::memory_order_relaxed) == thread) {
-    const std::int64_t elapsed = std::max<std::int64_t>(now_ns - slot.asked_ns.load(std::memory_order_relaxed), 1);
     const std::uint32_t given = slot.granted.load(std::memory_order_relaxed);
     const std::uint32_t came = slot.filled.load(std::memory_order_relaxed);
-    const std::uint64_t used = came != 0 ? came : (given != 0 ? given : capacity_);
-    // Half way, in terms of the logarithm: CUPTI may ask for a buffer ahead of its use, and what is seen is then the
-    // rate of the one before. The whole way would swing for ever.
-    const double factor = std::sqrt(static_cast<double>(kFullWithinNs) / static_cast<double>(elapsed));
-    const double wanted = static_cast<double>(used) * std::min(factor, static_cast<double>(kMostGrowth));
-    records = std::max<std::uint64_t>(static_cast<std::uint64_t>(std::lround(wanted)), kFewest);
+    records = towards(came != 0 ? came : given, now_ns - slot.asked_ns.load(std::memory_order_relaxed));
+    const std::uint32_t runs = slot.runs.load(std::memory_order_relaxed);
+    if (runs != 0) records = std::min(records, runs);
+  } else {
+    slot.runs.store(0, std::memory_order_relaxed);
   }
-  if (records >= capacity_) records = 0;
-  Grant grant{static_cast<std::uint32_t>(records), index, slot.serial.fetch_add(1, std::memory_order_relaxed) + 1};
+  const std::uint32_t serial = slot.serial.fetch_add(1, std::memory_order_relaxed) + 1;
   slot.thread.store(thread, std::memory_order_relaxed);
   slot.asked_ns.store(now_ns, std::memory_order_relaxed);
-  slot.granted.store(grant.records, std::memory_order_relaxed);
+  slot.granted.store(records, std::memory_order_relaxed);
   slot.filled.store(0, std::memory_order_relaxed);
-  return grant;
+  return {records < capacity_ ? records : 0, index, serial};
 }
 
 void BufferRates::filled(const Grant& grant, std::uint32_t records) noexcept {
   Slot& slot = slots_[grant.slot % kSlots];
   if (slot.serial.load(std::memory_order_relaxed) != grant.serial) return;
   slot.filled.store(std::max(records, 1u), std::memory_order_relaxed);
+}
+
+void BufferRates::ran(const Grant& grant, std::uint32_t records, std::int64_t start_ns, std::int64_t end_ns) noexcept {
+  Slot& slot = slots_[grant.slot % kSlots];
+  // Time in which the GPU had nothing of this thread's to do, before, is not theirs.
+  const std::int64_t from = std::max(start_ns, slot.ended_ns.load(std::memory_order_relaxed));
+  slot.ended_ns.store(end_ns, std::memory_order_relaxed);
+  slot.runs.store(towards(records, end_ns - from), std::memory_order_relaxed);
 }
 
 ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound) noexcept

@@ -1,6 +1,6 @@
-// The memory that CUPTI writes its records into: who holds which buffer, how many records the next one may take, and the
-// bound. Zeroed memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI gives
-// back finds it.
+// The memory that CUPTI writes its records into: who holds which buffer, how many records the next one may take, and
+// the bound. Zeroed memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI
+// gives back finds it.
 //
 // Threads: hand_out and complete on any thread, inside CUPTI: no lock, no blocking; hand_out maps memory where no ready
 // buffer is left. take_completed, recycle and replenish on the recorder thread. Never shrinks below what CUPTI holds.
@@ -14,14 +14,17 @@
 namespace gpuflight::capture {
 
 // How many records a buffer may take before CUPTI has to hand it back. CUPTI keeps a buffer until each of its records
-// has ended, and where one kernel follows the other the last one in it never has; so a buffer is to be full within
-// kFullWithinNs at the rate at which the asking thread has filled its last one. (CUPTI has a buffer for each launching
-// thread, and it is that thread that asks; where CUPTI's own thread asks for all, the rate is that of all together.)
+// has ended, and where one kernel follows the other the last one in it never has. So a buffer is to be full within
+// kHeldNs at the rate at which the asking thread has filled its last one, and its work is to run within kHeldNs at the
+// rate at which that of the last one ran: a thread may launch in a millisecond what takes the GPU a minute. (CUPTI has
+// a buffer for each launching thread, and it is that thread that asks; where CUPTI's own thread asks for all, the rates
+// are those of all together.)
 //
-// Threads: any. A wrong estimate, after a race or of two threads in one slot, lasts one buffer.
+// Threads: grant and filled on any, ran on the recorder thread. A wrong estimate, after a race or of two threads in one
+// slot, lasts a few buffers.
 class BufferRates {
  public:
-  static constexpr std::int64_t kFullWithinNs = 500'000'000;
+  static constexpr std::int64_t kHeldNs = 500'000'000;
   static constexpr std::uint32_t kFirst = 8;     // nothing is known of the thread
   static constexpr std::uint32_t kFewest = 1;    // less than two per second: each line at once
   static constexpr std::uint32_t kMostGrowth = 16;
@@ -37,16 +40,22 @@ class BufferRates {
   Grant grant(std::uint64_t thread, std::int64_t now_ns) noexcept;
   // The buffer of that grant came back with so many.
   void filled(const Grant& grant, std::uint32_t records) noexcept;
+  // Its work ran from the first start to the last end, on whatever clock.
+  void ran(const Grant& grant, std::uint32_t records, std::int64_t start_ns, std::int64_t end_ns) noexcept;
 
  private:
   static constexpr std::uint32_t kSlots = 256;
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> thread{0};
     std::atomic<std::int64_t> asked_ns{0};
+    std::atomic<std::int64_t> ended_ns{INT64_MIN};  // of the work of the buffer before
     std::atomic<std::uint32_t> serial{0};
     std::atomic<std::uint32_t> granted{0};
     std::atomic<std::uint32_t> filled{0};  // of the last grant; 0: still out, so taken as full
+    std::atomic<std::uint32_t> runs{0};    // as many as run within kHeldNs; 0: not known
   };
+
+  std::uint32_t towards(std::uint32_t from, std::int64_t took_ns) const noexcept;
 
   const std::uint32_t capacity_;
   std::array<Slot, kSlots> slots_;
@@ -83,6 +92,9 @@ class ActivityBuffers {
   // All that are complete by now, oldest first, linked by `next`.
   Buffer* take_completed() noexcept;
   void recycle(Buffer* buffer) noexcept;
+  void ran(const Buffer& buffer, std::uint32_t records, std::int64_t start_ns, std::int64_t end_ns) noexcept {
+    rates_.ran(buffer.grant, records, start_ns, end_ns);
+  }
   // Sees to it that the next requests find ready buffers; gives back what has been idle for long.
   void replenish() noexcept;
 

@@ -77,66 +77,66 @@ constexpr std::array kLayouts = {
 };
 constexpr std::uint32_t kFirstUnknownVersion = 140000;
 
-#define GPUFLIGHT_AT(type, field, place, width) \
+#define GPUFLIGHT_AT(type, field, place, width)                                       \
   static_assert(offsetof(type, field) == (place) && sizeof(type::field) == (width), #type "::" #field)
-#define GPUFLIGHT_CHECK_KERNEL(type)                            \
-  GPUFLIGHT_AT(type, kind, 0, 4);                               \
-  GPUFLIGHT_AT(type, registersPerThread, kKernel9.registers, 2); \
-  GPUFLIGHT_AT(type, start, kKernel9.start, 8);                 \
-  GPUFLIGHT_AT(type, end, kKernel9.end, 8);                     \
-  GPUFLIGHT_AT(type, deviceId, kKernel9.device, 4);             \
-  GPUFLIGHT_AT(type, contextId, kKernel9.context, 4);           \
-  GPUFLIGHT_AT(type, streamId, kKernel9.stream, 4);             \
-  GPUFLIGHT_AT(type, gridX, kKernel9.grid, 4);                  \
-  GPUFLIGHT_AT(type, gridZ, kKernel9.grid + 8, 4);              \
-  GPUFLIGHT_AT(type, blockX, kKernel9.block, 4);                \
-  GPUFLIGHT_AT(type, blockZ, kKernel9.block + 8, 4);            \
-  GPUFLIGHT_AT(type, staticSharedMemory, kKernel9.static_shared, 4); \
-  GPUFLIGHT_AT(type, dynamicSharedMemory, kKernel9.dynamic_shared, 4); \
-  GPUFLIGHT_AT(type, localMemoryPerThread, kKernel9.local_memory, 4); \
-  GPUFLIGHT_AT(type, correlationId, kKernel9.correlation, 4);   \
-  GPUFLIGHT_AT(type, name, kKernel9.name, 8);                   \
-  GPUFLIGHT_AT(type, launchType, kKernel9.launch_type, 1);      \
-  GPUFLIGHT_AT(type, isSharedMemoryCarveoutRequested, kKernel9.carveout_asked, 1); \
-  GPUFLIGHT_AT(type, sharedMemoryCarveoutRequested, kKernel9.carveout, 1); \
-  GPUFLIGHT_AT(type, graphNodeId, kKernel9.graph_node, 8);      \
-  GPUFLIGHT_AT(type, graphId, kKernel9.graph, 4);               \
-  GPUFLIGHT_AT(type, clusterX, kKernel9.cluster, 4);            \
+#define GPUFLIGHT_CHECK_KERNEL(type)                                                  \
+  GPUFLIGHT_AT(type, kind, 0, 4);                                                     \
+  GPUFLIGHT_AT(type, registersPerThread, kKernel9.registers, 2);                      \
+  GPUFLIGHT_AT(type, start, kKernel9.start, 8);                                       \
+  GPUFLIGHT_AT(type, end, kKernel9.end, 8);                                           \
+  GPUFLIGHT_AT(type, deviceId, kKernel9.device, 4);                                   \
+  GPUFLIGHT_AT(type, contextId, kKernel9.context, 4);                                 \
+  GPUFLIGHT_AT(type, streamId, kKernel9.stream, 4);                                   \
+  GPUFLIGHT_AT(type, gridX, kKernel9.grid, 4);                                        \
+  GPUFLIGHT_AT(type, gridZ, kKernel9.grid + 8, 4);                                    \
+  GPUFLIGHT_AT(type, blockX, kKernel9.block, 4);                                      \
+  GPUFLIGHT_AT(type, blockZ, kKernel9.block + 8, 4);                                  \
+  GPUFLIGHT_AT(type, staticSharedMemory, kKernel9.static_shared, 4);                  \
+  GPUFLIGHT_AT(type, dynamicSharedMemory, kKernel9.dynamic_shared, 4);                \
+  GPUFLIGHT_AT(type, localMemoryPerThread, kKernel9.local_memory, 4);                 \
+  GPUFLIGHT_AT(type, correlationId, kKernel9.correlation, 4);                         \
+  GPUFLIGHT_AT(type, name, kKernel9.name, 8);                                         \
+  GPUFLIGHT_AT(type, launchType, kKernel9.launch_type, 1);                            \
+  GPUFLIGHT_AT(type, isSharedMemoryCarveoutRequested, kKernel9.carveout_asked, 1);    \
+  GPUFLIGHT_AT(type, sharedMemoryCarveoutRequested, kKernel9.carveout, 1);            \
+  GPUFLIGHT_AT(type, graphNodeId, kKernel9.graph_node, 8);                            \
+  GPUFLIGHT_AT(type, graphId, kKernel9.graph, 4);                                     \
+  GPUFLIGHT_AT(type, clusterX, kKernel9.cluster, 4);                                  \
   GPUFLIGHT_AT(type, clusterZ, kKernel9.cluster + 8, 4)
-#define GPUFLIGHT_CHECK_COPY(type, layout)                \
-  GPUFLIGHT_AT(type, copyKind, layout.copy_kind, 1);      \
-  GPUFLIGHT_AT(type, srcKind, layout.source, 1);          \
-  GPUFLIGHT_AT(type, dstKind, layout.destination, 1);     \
-  GPUFLIGHT_AT(type, flags, layout.flags, 1);             \
-  GPUFLIGHT_AT(type, bytes, layout.amount, 8);            \
-  GPUFLIGHT_AT(type, start, layout.start, 8);             \
-  GPUFLIGHT_AT(type, end, layout.end, 8);                 \
-  GPUFLIGHT_AT(type, deviceId, layout.device, 4);         \
-  GPUFLIGHT_AT(type, contextId, layout.context, 4);       \
-  GPUFLIGHT_AT(type, streamId, layout.stream, 4);         \
-  GPUFLIGHT_AT(type, correlationId, layout.correlation, 4); \
-  GPUFLIGHT_AT(type, graphNodeId, layout.graph_node, 8);  \
+#define GPUFLIGHT_CHECK_COPY(type, layout)                                            \
+  GPUFLIGHT_AT(type, copyKind, layout.copy_kind, 1);                                  \
+  GPUFLIGHT_AT(type, srcKind, layout.source, 1);                                      \
+  GPUFLIGHT_AT(type, dstKind, layout.destination, 1);                                 \
+  GPUFLIGHT_AT(type, flags, layout.flags, 1);                                         \
+  GPUFLIGHT_AT(type, bytes, layout.amount, 8);                                        \
+  GPUFLIGHT_AT(type, start, layout.start, 8);                                         \
+  GPUFLIGHT_AT(type, end, layout.end, 8);                                             \
+  GPUFLIGHT_AT(type, deviceId, layout.device, 4);                                     \
+  GPUFLIGHT_AT(type, contextId, layout.context, 4);                                   \
+  GPUFLIGHT_AT(type, streamId, layout.stream, 4);                                     \
+  GPUFLIGHT_AT(type, correlationId, layout.correlation, 4);                           \
+  GPUFLIGHT_AT(type, graphNodeId, layout.graph_node, 8);                              \
   GPUFLIGHT_AT(type, graphId, layout.graph, 4)
-#define GPUFLIGHT_CHECK_FILL(type)                          \
-  GPUFLIGHT_AT(type, value, kMemset4.value, 4);             \
-  GPUFLIGHT_AT(type, bytes, kMemset4.amount, 8);            \
-  GPUFLIGHT_AT(type, start, kMemset4.start, 8);             \
-  GPUFLIGHT_AT(type, end, kMemset4.end, 8);                 \
-  GPUFLIGHT_AT(type, deviceId, kMemset4.device, 4);         \
-  GPUFLIGHT_AT(type, contextId, kMemset4.context, 4);       \
-  GPUFLIGHT_AT(type, streamId, kMemset4.stream, 4);         \
-  GPUFLIGHT_AT(type, correlationId, kMemset4.correlation, 4); \
-  GPUFLIGHT_AT(type, flags, kMemset4.flags, 2);             \
-  GPUFLIGHT_AT(type, memoryKind, kMemset4.memory, 2);       \
-  GPUFLIGHT_AT(type, graphNodeId, kMemset4.graph_node, 8);  \
+#define GPUFLIGHT_CHECK_FILL(type)                                                    \
+  GPUFLIGHT_AT(type, value, kMemset4.value, 4);                                       \
+  GPUFLIGHT_AT(type, bytes, kMemset4.amount, 8);                                      \
+  GPUFLIGHT_AT(type, start, kMemset4.start, 8);                                       \
+  GPUFLIGHT_AT(type, end, kMemset4.end, 8);                                           \
+  GPUFLIGHT_AT(type, deviceId, kMemset4.device, 4);                                   \
+  GPUFLIGHT_AT(type, contextId, kMemset4.context, 4);                                 \
+  GPUFLIGHT_AT(type, streamId, kMemset4.stream, 4);                                   \
+  GPUFLIGHT_AT(type, correlationId, kMemset4.correlation, 4);                         \
+  GPUFLIGHT_AT(type, flags, kMemset4.flags, 2);                                       \
+  GPUFLIGHT_AT(type, memoryKind, kMemset4.memory, 2);                                 \
+  GPUFLIGHT_AT(type, graphNodeId, kMemset4.graph_node, 8);                            \
   GPUFLIGHT_AT(type, graphId, kMemset4.graph, 4)
-#define GPUFLIGHT_CHECK_GRAPH(type)                            \
-  GPUFLIGHT_AT(type, correlationId, kGraphTrace.correlation, 4); \
-  GPUFLIGHT_AT(type, start, kGraphTrace.start, 8);             \
-  GPUFLIGHT_AT(type, end, kGraphTrace.end, 8);                 \
-  GPUFLIGHT_AT(type, deviceId, kGraphTrace.device, 4);         \
-  GPUFLIGHT_AT(type, graphId, kGraphTrace.graph, 4);           \
-  GPUFLIGHT_AT(type, contextId, kGraphTrace.context, 4);       \
+#define GPUFLIGHT_CHECK_GRAPH(type)                                                   \
+  GPUFLIGHT_AT(type, correlationId, kGraphTrace.correlation, 4);                      \
+  GPUFLIGHT_AT(type, start, kGraphTrace.start, 8);                                    \
+  GPUFLIGHT_AT(type, end, kGraphTrace.end, 8);                                        \
+  GPUFLIGHT_AT(type, deviceId, kGraphTrace.device, 4);                                \
+  GPUFLIGHT_AT(type, graphId, kGraphTrace.graph, 4);                                  \
+  GPUFLIGHT_AT(type, contextId, kGraphTrace.context, 4);                              \
   GPUFLIGHT_AT(type, streamId, kGraphTrace.stream, 4)
 
 // What the header at hand has, old structs included, must lie as the table says.

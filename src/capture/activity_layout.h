@@ -14,8 +14,8 @@ namespace gpuflight::capture {
 // Offsets in bytes.
 struct KernelLayout {
   std::uint16_t bytes;  // as much of a record as is read
-  std::uint16_t registers, start, end, device, context, stream, grid, block, static_shared, dynamic_shared, local_memory,
-      correlation, name, launch_type, carveout_asked, carveout, graph_node, graph, cluster;
+  std::uint16_t registers, start, end, device, context, stream, grid, block, static_shared, dynamic_shared,
+      local_memory, correlation, name, launch_type, carveout_asked, carveout, graph_node, graph, cluster;
 };
 struct CopyLayout {
   std::uint16_t bytes;

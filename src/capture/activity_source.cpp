@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -167,6 +168,7 @@ void ActivitySource::begin_take() noexcept {
 ActivityBuffers::Buffer* ActivitySource::next_buffer() noexcept {
   ActivityBuffers::Buffer* const buffer = taken_;
   if (buffer != nullptr) taken_ = std::exchange(buffer->next, nullptr);
+  timed_ = 0;
   return buffer;
 }
 
@@ -176,11 +178,13 @@ bool ActivitySource::next_record(ActivityBuffers::Buffer& buffer, void*& place, 
   while (api_->next_record(buffer.data(), buffer.valid_bytes, &raw) == CUPTI_SUCCESS) {
     place = raw;
     const auto* const bytes = reinterpret_cast<const std::uint8_t*>(raw);
-    const ReadResult result = read_activity(*layout_, bytes, static_cast<std::size_t>(end - bytes), clock_base_, record);
+    const auto room = static_cast<std::size_t>(end - bytes);
+    const ReadResult result = read_activity(*layout_, bytes, room, clock_base_, record);
     if (result == ReadResult::kUnknown) {
       unknown_records_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
+    if (result == ReadResult::kRead) note_run(*record.start_ns, *record.end_ns);
     if (settings_.graphs == Graphs::kOff && record.graph_node != 0) continue;
     records_.fetch_add(1, std::memory_order_relaxed);
     if (result == ReadResult::kNoTime) null_times_.fetch_add(1, std::memory_order_relaxed);
@@ -189,7 +193,16 @@ bool ActivitySource::next_record(ActivityBuffers::Buffer& buffer, void*& place, 
   return false;
 }
 
-void ActivitySource::recycle(ActivityBuffers::Buffer* buffer) noexcept { buffers_->recycle(buffer); }
+void ActivitySource::note_run(std::int64_t start_ns, std::int64_t end_ns) noexcept {
+  first_start_ns_ = timed_ == 0 ? start_ns : std::min(first_start_ns_, start_ns);
+  last_end_ns_ = timed_ == 0 ? end_ns : std::max(last_end_ns_, end_ns);
+  ++timed_;
+}
+
+void ActivitySource::recycle(ActivityBuffers::Buffer* buffer) noexcept {
+  if (timed_ != 0) buffers_->ran(*buffer, timed_, first_start_ns_, last_end_ns_);
+  buffers_->recycle(buffer);
+}
 
 void ActivitySource::end_take() noexcept {
   if (!registered_.load(std::memory_order_acquire)) return;

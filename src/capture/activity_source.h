@@ -1,10 +1,10 @@
 // When the GPU did what: CUPTI's activity records of kernels, copies, fills and graphs, on their way to the recorder
 // thread.
 //
-// Threads: start and stop on the thread that initialises CUDA or the API's caller (serialised by the recorder); flush,
-// take on the recorder thread; CUPTI asks for buffers and gives them back on any thread, also launching ones, which costs
-// those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process that is
-// started: CUPTI's buffer callbacks carry no user data. Never destroyed once started.
+// Threads: start and stop on the thread that initialises CUDA or the API's caller (serialised by the recorder); flush
+// and take on the recorder thread; CUPTI asks for buffers and gives them back on any thread, also launching ones, which
+// costs those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process that is
+// started: CUPTI's buffer callbacks carry no user data. What they use outlives it.
 #pragma once
 
 #include <atomic>
@@ -37,9 +37,8 @@ class ActivitySource {
     Graphs graphs = Graphs::kNode;
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
     std::size_t memory_bound = 64u << 20;     // host memory for buffers
-    // Memory of the GPU, per context. CUPTI's own values are 3.2 MB and up to 250 buffers, 8 MB for launches from device
-    // code, 16 MB for device graphs. It keeps about 32 bytes there for each piece of work it has not looked at yet, and
-    // takes a few buffers at once; at the limit pieces go without times.
+    // Memory of the GPU, per context. CUPTI's own values are 3.2 MB and up to 250 buffers, 3 of them at once, 8 MB for
+    // launches from device code, 16 MB for device graphs. What it has no room for there goes without times.
     std::size_t device_buffer_bytes = 1u << 20;
     std::size_t device_buffer_pool_limit = 64;
     std::size_t device_buffers_at_once = 2;
@@ -103,6 +102,7 @@ class ActivitySource {
   void begin_take() noexcept;
   ActivityBuffers::Buffer* next_buffer() noexcept;
   bool next_record(ActivityBuffers::Buffer& buffer, void*& place, ActivityRecord& record) noexcept;
+  void note_run(std::int64_t start_ns, std::int64_t end_ns) noexcept;
   void recycle(ActivityBuffers::Buffer* buffer) noexcept;
   void end_take() noexcept;
 
@@ -119,6 +119,8 @@ class ActivitySource {
   ActivityBuffers::Buffer* taken_ = nullptr;
   bool fetched_ = false;
   std::int64_t clock_base_ = 0;
+  std::uint32_t timed_ = 0;  // records of the buffer under way that have both times
+  std::int64_t first_start_ns_ = 0, last_end_ns_ = 0;
 
   std::atomic<std::uint64_t> records_{0}, dropped_{0}, unknown_records_{0}, null_times_{0};
 };

@@ -79,6 +79,7 @@ const std::vector<Setting>& settings() {
       {"subscriber_taken", [](SimConfig& c, std::string_view v) { c.subscriber_taken = truth(v); }},
       {"cupti_too_new", [](SimConfig& c, std::string_view v) { c.cupti_too_new = truth(v); }},
       {"activity_error", [](SimConfig& c, std::string_view v) { c.activity_error = number<int>(v); }},
+      {"timestamp_error", [](SimConfig& c, std::string_view v) { c.timestamp_error = number<int>(v); }},
       {"buffers_late_ms", [](SimConfig& c, std::string_view v) { c.buffers_late_ms = number<std::int64_t>(v); }},
       {"drop_every", [](SimConfig& c, std::string_view v) { c.drop_every = number<std::uint64_t>(v); }},
       {"zero_times_every", [](SimConfig& c, std::string_view v) { c.zero_times_every = number<std::uint64_t>(v); }},

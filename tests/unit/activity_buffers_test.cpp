@@ -85,6 +85,30 @@ TEST(BufferRates, WhatCameBackCounts) {
   EXPECT_EQ(rates.grant(7, now + kSecond / 10 + kSecond / 2).records, few);
 }
 
+// A thread launches in an instant what takes the GPU long.
+TEST(BufferRates, WorkOfABufferRunsWithinHalfASecond) {
+  BufferRates rates(kCapacity);
+  std::int64_t now = kSecond, gpu = 0;
+  const auto play = [&](std::int64_t each_ns, int rounds) {
+    std::uint32_t last = 0;
+    for (int i = 0; i < rounds; ++i) {
+      const BufferRates::Grant grant = rates.grant(3, now += 1000);
+      last = grant.records;
+      const std::uint32_t records = last != 0 ? last : kCapacity;
+      rates.filled(grant, records);
+      rates.ran(grant, records, gpu, gpu + records * each_ns);
+      gpu += records * each_ns;
+    }
+    return last;
+  };
+  EXPECT_NEAR(play(10'000'000, 12), 50, 2);
+  EXPECT_EQ(play(2 * kSecond, 12), 1u);
+  EXPECT_EQ(play(2'000, 8), 0u);
+  gpu += 1000 * kSecond;  // nothing to do meanwhile
+  EXPECT_EQ(play(2'000, 1), 0u);
+  EXPECT_EQ(play(2'000, 1), 0u);
+}
+
 TEST(ActivityBuffers, AreZeroedAlignedAndRecycled) {
   ActivityBuffers buffers(16 * 1024, 1 << 20);
   ASSERT_TRUE(buffers.reserve());

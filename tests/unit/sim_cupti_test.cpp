@@ -358,6 +358,21 @@ TEST(SimActivity, RecordsFollowTheFakedVersion) {
   check_record("13.5", 130500, 248);
 }
 
+TEST(SimActivity, GraphTraceComesTooLateAfterAGraph) {
+  in_child({}, [] {
+    start();
+    ASSERT_EQ(cuptiActivityRegisterCallbacks(on_request, on_complete), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_NAME), CUPTI_ERROR_INVALID_KIND);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_DEATH(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), "after a graph was instantiated");
+  });
+}
+
 TEST(SimActivity, AGraphLaunchGivesItsNodesWithOneCorrelation) {
   in_child({}, [] {
     const CUpti_SubscriberHandle s = subscribe();

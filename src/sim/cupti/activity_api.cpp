@@ -56,6 +56,7 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
 CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc funcTimestamp) {
   if (gpuflight_sim_config()->cupti_too_new) return CUPTI_ERROR_NOT_INITIALIZED;
   if (funcTimestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const int error = gpuflight_sim_config()->timestamp_error) return static_cast<CUptiResult>(error);
   ActivityRecorder::instance().register_timestamp(funcTimestamp);
   return CUPTI_SUCCESS;
 }

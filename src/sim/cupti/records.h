@@ -1,5 +1,5 @@
-// Activity records as the faked CUPTI version lays them out: each struct by the size that the version's header gives it,
-// fields that the headers at hand do not describe left zero.
+// Activity records as the faked CUPTI version lays them out: each struct as long as the version's header has it, fields
+// that the headers at hand do not describe left zero.
 // Threads: any; pure functions.
 #pragma once
 
