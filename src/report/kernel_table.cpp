@@ -166,7 +166,7 @@ TextTable kernel_table(const LogSummary& summary, const std::vector<const Launch
   fill(all);
   // Beside times there is not always room for everything; JSON and CSV have it.
   if (times && used + kLeastNameWidth > options.width) fill(columns);
-  const std::size_t least = times ? kLeastNameWidthWithTimes : kLeastNameWidth;
+  const std::size_t least = times && names_kernels(summary.by()) ? kLeastNameWidthWithTimes : kLeastNameWidth;
   const std::size_t left = options.width > used + least ? options.width - used : least;
 
   const bool kernels = names_kernels(summary.by());
