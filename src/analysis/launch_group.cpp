@@ -1,5 +1,7 @@
 #include "analysis/launch_group.h"
 
+#include <cmath>
+
 namespace gpuflight::analysis {
 
 void Durations::add_many(std::uint64_t n, std::int64_t total, const event::MaybeNs& least,
@@ -9,6 +11,37 @@ void Durations::add_many(std::uint64_t n, std::int64_t total, const event::Maybe
   total_ns += total;
   each_ns.add(least);
   each_ns.add(most);
+}
+
+void SpreadDurations::add(std::int64_t ns, SketchBudget& budget) {
+  Durations::add(ns);
+  sketch.add(ns, budget);
+  const double distance = static_cast<double>(ns) - mean_;
+  mean_ += distance / static_cast<double>(sketch.count());
+  squares_ += distance * (static_cast<double>(ns) - mean_);
+}
+
+void SpreadDurations::add(const SpreadDurations& other, SketchBudget& budget) {
+  Durations::add(other);
+  const auto mine = static_cast<double>(sketch.count()), more = static_cast<double>(other.sketch.count());
+  if (more == 0) return;
+  const double distance = other.mean_ - mean_;
+  squares_ += other.squares_ + distance * distance * mine * more / (mine + more);
+  mean_ += distance * more / (mine + more);
+  sketch.add(other.sketch, budget);
+}
+
+std::optional<double> SpreadDurations::deviation_ns() const {
+  if (sketch.count() == 0) return std::nullopt;
+  return std::sqrt(std::max(squares_, 0.0) / static_cast<double>(sketch.count()));
+}
+
+std::optional<double> SpreadDurations::quantile_ns(double q) const {
+  std::optional<double> value = sketch.quantile(q);
+  if (value && each_ns.known) {
+    value = std::clamp(*value, static_cast<double>(each_ns.min), static_cast<double>(each_ns.max));
+  }
+  return value;
 }
 
 void LaunchGroup::add_config(const ConfigFacts& facts) {
@@ -48,6 +81,12 @@ void LaunchGroup::add_launches(const ConfigFacts& facts, std::uint64_t count) {
     occupancy_count += count;
   }
   if (facts.limiter) limited_by[static_cast<std::size_t>(*facts.limiter)] += count;
+}
+
+std::optional<double> LaunchGroup::estimated_total_ns() const {
+  const auto mean = gpu.mean_ns();
+  if (!mean) return std::nullopt;
+  return *mean * static_cast<double>(std::max(executed(), gpu.count));
 }
 
 std::optional<double> LaunchGroup::mean_occupancy() const {

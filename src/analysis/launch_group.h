@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/quantile_sketch.h"
 #include "event/events.h"
 #include "event/kernel_config.h"
 
@@ -56,6 +57,19 @@ struct Durations {
   }
 };
 
+// Durations whose spread is known too: of those that were told one by one, which a kernel_summary does not.
+struct SpreadDurations : Durations {
+  QuantileSketch sketch;
+
+  void add(std::int64_t ns, SketchBudget& budget);
+  void add(const SpreadDurations& other, SketchBudget& budget);
+  std::optional<double> deviation_ns() const;         // standard deviation, of all of them
+  std::optional<double> quantile_ns(double q) const;  // within the sketch's error
+
+ private:
+  double mean_ = 0, squares_ = 0;  // squares of the distances to the mean, added up (Welford)
+};
+
 // The facts of one configuration, as far as its lines tell them.
 struct ConfigFacts {
   std::optional<std::int32_t> num_regs, static_shared_bytes, local_bytes_per_thread, max_active_blocks;
@@ -77,7 +91,8 @@ struct LaunchGroup {
   std::uint64_t captured = 0;   // recorded into a graph, beside `launches`
   std::uint64_t configs = 0;    // configurations seen
   Durations call;               // host duration of the launch call
-  Durations gpu;                // time on the device
+  SpreadDurations gpu;          // time on the device
+  Durations queue;              // from the launch call to the start on the device
 
   Range<std::int32_t> num_regs, static_shared_bytes, local_bytes_per_thread, max_active_blocks;
   Range<std::uint32_t> dyn_shared_bytes;
@@ -97,6 +112,10 @@ struct LaunchGroup {
   // `facts` of a configuration that add_config has had.
   void add_launches(const ConfigFacts& facts, std::uint64_t count);
 
+  // Executed or tried, and not refused: those that can have a time.
+  std::uint64_t executed() const { return launches - std::min(launches, failed); }
+  // Total GPU time if those without a time took as long as those with one, on average.
+  std::optional<double> estimated_total_ns() const;
   std::optional<double> mean_occupancy() const;
   std::optional<event::Limiter> main_limiter() const;  // by launches
 };

@@ -29,6 +29,25 @@ void LogFacts::add(const log::LogEvent& event) {
   } else if (const log::ApiLine* const call = log::api_line(event)) {
     ++(std::holds_alternative<log::SyncLine>(event) ? sync_calls : api_calls);
     saw_time(call->call.time_ns);
+  } else if (const auto* copy = std::get_if<log::MemcpyLine>(&event)) {
+    ++copies;
+    saw_time(copy->copy.end_ns.value_or(copy->copy.origin.launch_ns.value_or(0)));
+  } else if (const auto* fill = std::get_if<log::MemsetLine>(&event)) {
+    ++fills;
+    saw_time(fill->fill.end_ns.value_or(fill->fill.origin.launch_ns.value_or(0)));
+  } else if (const auto* memory = std::get_if<log::MemoryLine>(&event)) {
+    ++memory_calls;
+    saw_time(memory->memory.time_ns);
+  } else if (const auto* edge = std::get_if<log::StreamEdgeLine>(&event)) {
+    ++stream_edges;
+    saw_time(edge->edge.time_ns);
+  } else if (const auto* one = std::get_if<log::KernelPendingLine>(&event)) {
+    ++pending_total;
+    if (pending.size() < kMaxPending) pending.emplace(one->pending.event.value, *one);
+    saw_time(one->pending.time_ns);
+  } else if (const auto* pair = std::get_if<event::ClockEvent>(&event)) {
+    clock = *pair;
+    saw_time(pair->time_ns);
   } else if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
     ++errors_total;
     if (errors.size() < kMaxIncidents) errors.push_back(*error);
@@ -43,6 +62,14 @@ void LogFacts::add(const log::LogEvent& event) {
     exit = *ended;
     saw_time(ended->time_ns);
   }
+}
+
+std::string_view LogFacts::timing() const {
+  if (!start) return {};
+  for (const auto& [key, value] : start->configuration) {
+    if (key == "timing") return value;
+  }
+  return {};
 }
 
 void LogFacts::add_hang(const event::HangEvent& hang) {

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "analysis/device_timeline.h"
 #include "event/events.h"
 #include "log/decoder.h"
 
 namespace gpuflight::analysis {
 
 struct LogFacts {
-  static constexpr std::size_t kMaxNotices = 50, kMaxIncidents = 50;
+  static constexpr std::size_t kMaxNotices = 50, kMaxIncidents = 50, kMaxPending = 1000;
 
   std::string path;
   std::optional<event::SessionStart> start;
@@ -38,6 +41,20 @@ struct LogFacts {
   // Counted from the lines that are there; graph_launches: or by session_end, where lines are gone.
   std::uint64_t launches = 0, failed = 0, captured = 0, summarised = 0, graph_launches = 0;
   std::uint64_t sync_calls = 0, api_calls = 0;
+  std::uint64_t copies = 0, fills = 0, memory_calls = 0, stream_edges = 0;
+
+  // Times of the GPU.
+  std::uint64_t timed_kernels = 0, untimed_kernels = 0;  // executed, with lines of their own
+  std::uint64_t late_times = 0;                          // of untimed ones, by kernel_time
+  std::uint64_t unplaced_times = 0;                      // of these: their group could not be told any more
+  struct DeviceBusy {
+    std::optional<std::int32_t> device;
+    BusyTimes times;
+  };
+  std::vector<DeviceBusy> busy;
+  std::map<std::uint64_t, log::KernelPendingLine> pending;  // by the launch's seq: of which no times have come
+  std::uint64_t pending_total = 0;                          // kernel_pending lines
+  std::optional<event::ClockEvent> clock;                   // the latest
   std::uint64_t event_lines = 0;  // of the program's threads: what session_end counts as written
   log::ReadStats read;
 
@@ -49,6 +66,10 @@ struct LogFacts {
     const std::uint64_t kept = end->ledger.written - std::min(end->ledger.written, end->ledger.rotated_away);
     return kept - std::min(kept, event_lines);
   }
+  // "all", "off", "sample:N" ...; empty: the log does not say.
+  std::string_view timing() const;
+  bool times_expected() const { return !timing().empty() && timing() != "off"; }
+  bool times_sampled() const { return timing().starts_with("sample"); }
   std::uint64_t broken_lines() const { return read.trouble_total(); }
 
   // Lines other than launches.

@@ -49,12 +49,16 @@ std::optional<GroupBy> group_by(std::string_view name) {
   return std::nullopt;
 }
 
-LogSummary::LogSummary(GroupBy by, SummaryLimits limits) : by_(by), limits_(limits) {}
+LogSummary::LogSummary(GroupBy by, SummaryLimits limits)
+    : by_(by), limits_(limits), budget_(std::make_unique<SketchBudget>(limits.sketches)), activity_(*budget_) {}
 
 void LogSummary::begin_log(const std::string& path) {
   logs_.emplace_back();
   logs_.back().path = path;
+  activity_.begin_log(logs_.size() - 1);
   streams_.clear();
+  timelines_.clear();
+  untimed_.clear();
   summarised_until_ns_ = -1;
 }
 
@@ -62,6 +66,8 @@ void LogSummary::end_log(const log::ReadStats& stats) {
   LogFacts& log = logs_.back();
   log.read = stats;
   if (log.end) log.graph_launches = std::max(log.graph_launches, log.end->graph_launches);
+  for (auto& [device, timeline] : timelines_) log.busy.push_back({known(device), timeline.times()});
+  timelines_.clear();
 }
 
 void LogSummary::add(const log::LogEvent& event) {
@@ -72,8 +78,11 @@ void LogSummary::add(const log::LogEvent& event) {
     add_summary(*summary);
   } else if (const auto* stream = std::get_if<event::StreamInfo>(&event)) {
     if (streams_.size() < kMaxStreams) streams_[stream->stream.value] = *stream;
+  } else if (const auto* time = std::get_if<log::KernelTimeLine>(&event)) {
+    add_time(*time);
   } else {
     logs_.back().add(event);
+    add_activity(event);
   }
 }
 
@@ -108,7 +117,8 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
     --told.session_only;
     return log.saw_time(launch.launch_ns);
   }
-  LaunchGroup& group = group_for(config, {launch.stream.value, launch.thread, &line.scope});
+  LaunchGroup& group =
+      group_for(config, {launch.stream.value, launch.thread, &line.scope, launch.graph.value});
   const bool failed = launch.status && *launch.status != 0;
   log.saw_time(launch.launch_ns + launch.call_ns.value_or(0));
   const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
@@ -117,6 +127,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   if (launch.captured) {
     ++log.captured;
     ++group.captured;
+    activity_.add_launch(launch, std::nullopt);
     return;
   }
   ++log.launches;
@@ -126,7 +137,18 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
     ++group.failed;
   }
   if (launch.call_ns) group.call.add(*launch.call_ns);
-  if (line.duration_ns) group.gpu.add(*line.duration_ns);
+  activity_.add_launch(launch, line.duration_ns);
+  if (line.duration_ns) {
+    group.gpu.add(*line.duration_ns, *budget_);
+    ++log.timed_kernels;
+    if (!log.pending.empty()) log.pending.erase(launch.seq.value);
+  } else if (!failed) {
+    ++log.untimed_kernels;
+    if (log.times_expected()) note_untimed(launch.seq, static_cast<std::uint32_t>(&group - groups_.data()));
+  }
+  if (launch.start_ns && !launch.unlaunched) group.queue.add(*launch.start_ns - launch.launch_ns);
+  // The lines of a dump are a part of what ran; when a device was busy cannot be told from them.
+  if (!black_box) add_work(line.kernel.device, DeviceTimeline::Work::kKernel, launch.start_ns, launch.end_ns);
   if (launch.end_ns) log.saw_time(*launch.end_ns);
 }
 
@@ -173,6 +195,17 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   group.add_launches(configs_[config].facts, executed);
   group.call.add_many(executed, fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
   if (sum.total_ns && fresh.count == sum.count) group.gpu.add_many(executed, *sum.total_ns, sum.min_ns, sum.max_ns);
+}
+
+bool LogSummary::has_times() const {
+  if (!activity_.copies().empty() || !activity_.fills().empty()) return true;
+  return std::any_of(logs_.begin(), logs_.end(), [](const LogFacts& log) {
+    return log.timed_kernels + log.late_times > 0 || !log.busy.empty();
+  });
+}
+
+bool LogSummary::sampled() const {
+  return std::any_of(logs_.begin(), logs_.end(), [](const LogFacts& log) { return log.times_sampled(); });
 }
 
 std::uint32_t LogSummary::config_index(const event::KernelInfo& kernel, const event::LaunchShape& shape,
@@ -251,7 +284,7 @@ std::uint32_t LogSummary::group_row(std::string_view key) {
 }
 
 void LogSummary::make_key(const Config& config, const Place& place) {
-  const bool per_log = by_ == GroupBy::kStream || by_ == GroupBy::kThread;
+  const bool per_log = by_ == GroupBy::kStream || by_ == GroupBy::kThread || (by_ == GroupBy::kGraph && place.graph != 0);
   key_.clear();
   if (per_log) append_bytes(key_, logs_.size());
   switch (by_) {
@@ -259,6 +292,7 @@ void LogSummary::make_key(const Config& config, const Place& place) {
     case GroupBy::kConfig: append_bytes(key_, static_cast<std::uint64_t>(&config - configs_.data())); break;
     case GroupBy::kStream: append_bytes(key_, place.known ? place.stream : kNone); break;
     case GroupBy::kThread: append_bytes(key_, place.known ? place.thread : kNone); break;
+    case GroupBy::kGraph: append_bytes(key_, place.known ? place.graph : kNone); break;
     case GroupBy::kDevice: key_ = device_label(config.device); break;
     case GroupBy::kScope:
       if (!place.known) key_ = "?";
@@ -273,6 +307,9 @@ std::string LogSummary::label(const Config& config, const Place& place) const {
     case GroupBy::kKernel:
     case GroupBy::kConfig: return config.kernel == kNone ? std::string(kUnknownKernel) : kernel_names_[config.kernel];
     case GroupBy::kDevice: return device_label(config.device);
+    case GroupBy::kGraph:
+      if (!place.known) return kSummarised;
+      return place.graph == 0 ? kNoGraph : "graph " + std::to_string(place.graph) + of_process();
     case GroupBy::kThread:
       return (place.known ? "thread " + std::to_string(place.thread) : kSummarised) + of_process();
     case GroupBy::kScope:
@@ -317,13 +354,15 @@ std::string LogSummary::device_label(std::optional<std::int32_t> device) const {
 
 LaunchGroup LogSummary::totals() const {
   LaunchGroup all;
+  SketchBudget unbounded{SIZE_MAX};  // one sketch has its own bound: some 4,000 buckets hold all there are
   for (const LaunchGroup& group : groups_) {
     all.launches += group.launches;
     all.failed += group.failed;
     all.captured += group.captured;
     for (std::size_t i = 0; i < all.limited_by.size(); ++i) all.limited_by[i] += group.limited_by[i];
     all.call.add(group.call);
-    all.gpu.add(group.gpu);
+    all.gpu.add(group.gpu, unbounded);
+    all.queue.add(group.queue);
     all.occupancy_sum += group.occupancy_sum;
     all.occupancy_count += group.occupancy_count;
   }

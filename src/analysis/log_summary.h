@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,22 +16,27 @@
 #include <unordered_set>
 #include <vector>
 
+#include "analysis/activity_tables.h"
+#include "analysis/device_timeline.h"
 #include "analysis/launch_group.h"
 #include "analysis/log_facts.h"
 
 namespace gpuflight::analysis {
 
-enum class GroupBy : std::uint8_t { kKernel, kConfig, kStream, kThread, kDevice, kScope };
-inline constexpr std::array<const char*, 6> kGroupByNames = {"kernel", "config", "stream", "thread", "device", "scope"};
+enum class GroupBy : std::uint8_t { kKernel, kConfig, kStream, kThread, kDevice, kScope, kGraph };
+inline constexpr std::array<const char*, 7> kGroupByNames = {"kernel", "config", "stream", "thread",
+                                                             "device", "scope",  "graph"};
 std::optional<GroupBy> group_by(std::string_view name);
 
 struct SummaryLimits {
   std::size_t groups = 200'000;   // further ones are put together in one, labelled kOtherGroups
   std::size_t configs = 400'000;
+  SketchBudget sketches = {};
 };
 inline constexpr const char* kOtherGroups = "(others: more groups than can be kept apart)";
 inline constexpr const char* kUnknownKernel = "(unknown kernel)";
 inline constexpr const char* kNoScope = "(no scope)";
+inline constexpr const char* kNoGraph = "(no graph)";
 
 class LogSummary {
  public:
@@ -45,6 +52,9 @@ class LogSummary {
   std::size_t kernels() const { return kernel_names_.size(); }
   LaunchGroup totals() const;  // of all groups; label empty
   bool groups_full() const { return groups_full_; }
+  const ActivityTables& activity() const { return activity_; }
+  bool has_times() const;  // of any log: the GPU's times of anything
+  bool sampled() const;    // some kernels only have times, by option
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -78,6 +88,7 @@ class LogSummary {
     std::uint32_t stream = 0;
     std::uint32_t thread = 0;
     const std::optional<std::string>* scope = nullptr;
+    std::uint32_t graph = 0;
     bool known = true;  // false: a summary line, which says neither stream nor thread nor scope
   };
 
@@ -93,6 +104,10 @@ class LogSummary {
   std::string of_process() const;
   void add_kernel(const log::KernelEventLine& line);
   void add_summary(const log::KernelSummaryLine& line);
+  void add_activity(const log::LogEvent& event);
+  void add_time(const log::KernelTimeLine& line);
+  void add_work(std::int32_t device, DeviceTimeline::Work work, const event::MaybeNs& start, const event::MaybeNs& end);
+  void note_untimed(event::Seq seq, std::uint32_t group);
   bool is_black_box() const;
   Told& told_of(std::uint32_t config);
 
@@ -107,6 +122,15 @@ class LogSummary {
   TextIndex kernel_index_;
   std::unordered_set<std::uint64_t> members_;  // group << 32 | configuration: which have met
   std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
+  std::unique_ptr<SketchBudget> budget_;  // at one place however the summary is moved
+  ActivityTables activity_;
+  std::map<std::int32_t, DeviceTimeline> timelines_;  // of the present log, by device; -1: not known
+  // Kernels of the present log without times, of which a kernel_time may come: the latest of each place.
+  struct Untimed {
+    std::uint64_t seq = UINT64_MAX;
+    std::uint32_t group = 0;
+  };
+  std::vector<Untimed> untimed_;
   std::string key_;  // scratch
   std::int64_t summarised_until_ns_ = -1;  // of the present log, by summaries of seconds
   bool groups_full_ = false;

@@ -4,22 +4,19 @@
 
 #include <algorithm>
 
+#include "report/activity_text.h"
 #include "report/incident_text.h"
-#include "report/ledger_text.h"
 #include "report/kernel_name.h"
+#include "report/kernel_table.h"
+#include "report/ledger_text.h"
 #include "report/quantity.h"
-#include "report/text_table.h"
 
 namespace gpuflight::report {
 namespace {
 
-using analysis::GroupBy;
 using analysis::LaunchGroup;
 using analysis::LogFacts;
 using analysis::LogSummary;
-
-constexpr const char* kUnknown = "-";
-constexpr std::size_t kLeastNameWidth = 36;
 
 struct Paint {
   bool on;
@@ -28,93 +25,6 @@ struct Paint {
   const char* bad() const { return on ? "\033[31m" : ""; }
   const char* off() const { return on ? "\033[0m" : ""; }
 };
-
-template <class T>
-std::string range_text(const analysis::Range<T>& range) {
-  if (!range.known) return kUnknown;
-  return range.single() ? fmt::format("{}", range.min) : fmt::format("{}..{}", range.min, range.max);
-}
-
-std::string dim_text(const event::Dim3& dim) {
-  if (dim.z > 1) return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
-  return dim.y > 1 ? fmt::format("{}x{}", dim.x, dim.y) : fmt::format("{}", dim.x);
-}
-
-std::string block_text(const LaunchGroup& group) {
-  if (!group.block_threads.known) return kUnknown;
-  if (!group.several_blocks) return dim_text(group.block);
-  return range_text(group.block_threads);
-}
-
-std::string occupancy_text(const LaunchGroup& group) {
-  if (!group.occupancy.known) return kUnknown;
-  if (group.occupancy.single()) return percent_text(group.occupancy.min, 1);
-  return fmt::format("{:.0f}..{:.0f}%", group.occupancy.min * 100, group.occupancy.max * 100);
-}
-
-std::string limiter_text(const LaunchGroup& group) {
-  const auto main = group.main_limiter();
-  if (!main) return kUnknown;
-  const auto kinds = std::count_if(group.limited_by.begin(), group.limited_by.end(), [](auto n) { return n > 0; });
-  const char* name = event::kLimiterNames[static_cast<std::size_t>(*main)];
-  return kinds > 1 ? fmt::format("{} (+{})", name, kinds - 1) : std::string(name);
-}
-
-std::string shared_text(const LaunchGroup& group) {
-  if (!group.static_shared_bytes.known && !group.dyn_shared_bytes.known) return kUnknown;
-  return range_text(group.static_shared_bytes) + "+" + range_text(group.dyn_shared_bytes);
-}
-
-std::string mean_text(const analysis::Durations& durations) {
-  const auto mean = durations.mean_ns();
-  return mean ? duration_text(*mean) : std::string(kUnknown);
-}
-
-bool names_kernels(GroupBy by) { return by == GroupBy::kKernel || by == GroupBy::kConfig; }
-
-TextTable build_table(const LogSummary& summary, const std::vector<const LaunchGroup*>& groups,
-                      const ReportOptions& options) {
-  const Shares shares = shares_of(summary);
-  const LaunchGroup totals = summary.totals();
-  const bool kernels = names_kernels(summary.by());
-  TextTable table;
-  table.add_column(shares.of_gpu_time ? "time" : "share", Align::kRight);
-  table.add_column("count", Align::kRight);
-  if (totals.failed > 0) table.add_column("failed", Align::kRight);
-  if (totals.captured > 0) table.add_column("captured", Align::kRight);
-  if (totals.gpu.count > 0) table.add_column("gpu mean", Align::kRight);
-  table.add_column("regs", Align::kRight);
-  table.add_column("shared st+dyn", Align::kRight);
-  table.add_column("block", Align::kRight);
-  table.add_column("occ", Align::kRight);
-  table.add_column("limiter", Align::kLeft);
-  table.add_column("call mean", Align::kRight);
-  table.add_column(kernels ? "kernel" : analysis::kGroupByNames[static_cast<std::size_t>(summary.by())], Align::kLeft);
-
-  std::vector<std::vector<std::string>> rows;
-  for (const LaunchGroup* group : groups) {
-    std::vector<std::string> cells = {percent_text(shares.of(*group), 1), count_text(group->launches)};
-    if (totals.failed > 0) cells.push_back(count_text(group->failed));
-    if (totals.captured > 0) cells.push_back(count_text(group->captured));
-    if (totals.gpu.count > 0) cells.push_back(mean_text(group->gpu));
-    for (std::string cell : {range_text(group->num_regs), shared_text(*group), block_text(*group),
-                             occupancy_text(*group), limiter_text(*group), mean_text(group->call)}) {
-      cells.push_back(std::move(cell));
-    }
-    rows.push_back(std::move(cells));
-  }
-  TextTable widths = table;
-  for (const auto& row : rows) widths.add_row(row);
-  const std::size_t used = widths.width_before_last();
-  const std::size_t left = options.width > used + kLeastNameWidth ? options.width - used : kLeastNameWidth;
-  KernelNames names(left, options.full_names);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].push_back(kernels || options.full_names ? names.of(groups[i]->label)
-                                                    : shortened(printable(groups[i]->label), left));
-    table.add_row(std::move(rows[i]));
-  }
-  return table;
-}
 
 std::string program_text(const LogFacts& log) {
   if (!log.start) return log.path;
@@ -246,6 +156,7 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
                          of, paint.off());
     }
   }
+  append_time_notes(out, summary, paint.warn(), paint.off());
   if (summary.groups_full()) {
     out += fmt::format("{}note: there are more groups than are kept apart; the last ones are put together{}\n",
                        paint.warn(), paint.off());
@@ -290,6 +201,12 @@ double rank_value(const LaunchGroup& group, SortBy sort, const Shares& shares) {
       return group.num_regs.known ? group.num_regs.max : -1;
     case SortBy::kShared:
       return shared_of(group);
+    case SortBy::kMean:
+      return group.gpu.mean_ns().value_or(-1);
+    case SortBy::kMax:
+      return group.gpu.each_ns.known ? static_cast<double>(group.gpu.each_ns.max) : -1;
+    case SortBy::kQueue:
+      return group.queue.mean_ns().value_or(-1e300);
     case SortBy::kName:
       return 0;
   }
@@ -307,13 +224,20 @@ std::optional<SortBy> sort_by(std::string_view name) {
 
 double Shares::of(const LaunchGroup& group) const {
   if (whole <= 0) return 0;
+  if (estimated) return group.estimated_total_ns().value_or(0) / whole;
   return static_cast<double>(of_gpu_time ? group.gpu.total_ns : static_cast<std::int64_t>(group.launches)) / whole;
 }
 
 Shares shares_of(const LogSummary& summary) {
   const LaunchGroup totals = summary.totals();
   Shares shares;
-  shares.of_gpu_time = totals.gpu.total_ns > 0 && totals.gpu.count + totals.failed >= totals.launches;
+  shares.estimated = totals.gpu.total_ns > 0 && summary.sampled();
+  const std::uint64_t missing = totals.executed() - std::min(totals.executed(), totals.gpu.count);
+  shares.of_gpu_time = shares.estimated || (totals.gpu.total_ns > 0 && missing <= totals.executed() / 10);
+  if (shares.estimated) {
+    for (const LaunchGroup& group : summary.groups()) shares.whole += group.estimated_total_ns().value_or(0);
+    return shares;
+  }
   shares.whole =
       static_cast<double>(shares.of_gpu_time ? totals.gpu.total_ns : static_cast<std::int64_t>(totals.launches));
   return shares;
@@ -344,9 +268,10 @@ std::string render_text(const LogSummary& summary, const ReportOptions& options)
   if (groups.empty()) {
     out += "\nno kernel launches\n";
   } else {
-    out += "\n" + build_table(summary, groups, options).render(paint.bold(), paint.off());
+    out += "\n" + kernel_table(summary, groups, options).render(paint.bold(), paint.off());
   }
   if (groups.size() < all) out += fmt::format("... and {} more\n", count_text(all - groups.size()));
+  if (summary.has_times()) append_activity(out, summary, options);
   std::string footer;
   append_footer(footer, summary, paint);
   if (!footer.empty()) out += "\n" + footer;

@@ -14,9 +14,11 @@
 
 namespace gpuflight::report {
 
-enum class SortBy : std::uint8_t { kShare, kCount, kTime, kCall, kOccupancy, kRegisters, kShared, kName };
-inline constexpr std::array<const char*, 8> kSortByNames = {"share",     "count",     "time",   "call",
-                                                            "occupancy", "registers", "shared", "name"};
+enum class SortBy : std::uint8_t {
+  kShare, kCount, kTime, kCall, kOccupancy, kRegisters, kShared, kName, kMean, kMax, kQueue
+};
+inline constexpr std::array<const char*, 11> kSortByNames = {"share",  "count", "time", "call", "occupancy", "registers",
+                                                             "shared", "name",  "mean", "max",  "queue"};
 std::optional<SortBy> sort_by(std::string_view name);
 
 struct ReportOptions {
@@ -33,9 +35,12 @@ inline constexpr int kReportSchema = 1;  // "report_schema" of the JSON form
 // Equal ones by name, so that the order never depends on the run.
 std::vector<const analysis::LaunchGroup*> ranked(const analysis::LogSummary& summary, SortBy sort);
 
-// Share of GPU time where every launch of the summary that could have one has one, else share of launches.
+// Share of GPU time where the launches of the summary that could have one have one, else share of launches. Where a
+// few lack it (at most 10 %: what still ran at the end, records that were lost) of the time that is known; where only
+// samples were taken of what they stand for.
 struct Shares {
   bool of_gpu_time = false;
+  bool estimated = false;  // by samples
   double whole = 0;
   double of(const analysis::LaunchGroup& group) const;
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/activity_json.h"
 #include "report/incident_json.h"
 #include "report/kernel_name.h"
 #include "report/kernel_report.h"
@@ -14,7 +15,6 @@ namespace gpuflight::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using analysis::Durations;
 using analysis::LaunchGroup;
 using analysis::LogFacts;
 using analysis::LogSummary;
@@ -28,15 +28,6 @@ template <class T>
 Json range_json(const analysis::Range<T>& range) {
   if (!range.known) return nullptr;
   return Json{{"min", range.min}, {"max", range.max}};
-}
-
-Json durations_json(const Durations& durations) {
-  if (durations.count == 0) return nullptr;
-  return Json{{"count", durations.count},
-              {"total_ns", durations.total_ns},
-              {"mean_ns", *durations.mean_ns()},
-              {"min_ns", durations.each_ns.known ? Json(durations.each_ns.min) : Json(nullptr)},
-              {"max_ns", durations.each_ns.known ? Json(durations.each_ns.max) : Json(nullptr)}};
 }
 
 // Occupancies come with six decimals; a mean of them has no more to say.
@@ -87,7 +78,9 @@ Json group_json(const LaunchGroup& group, const Shares& shares, std::uint64_t al
       {"limited_launches", std::move(limited_by)},
       {"limit_occupancy", std::move(limits)},
       {"call", durations_json(group.call)},
-      {"gpu", durations_json(group.gpu)},
+      {"gpu", spread_json(group.gpu)},
+      {"queue", durations_json(group.queue)},
+      {"estimated_gpu_total_ns", shares.estimated ? or_null(group.estimated_total_ns()) : Json(nullptr)},
   };
 }
 
@@ -175,6 +168,7 @@ Json log_json(const LogFacts& log) {
                                   {"code", notice.code},
                                   {"message", notice.message}});
   }
+  add_time_facts(out, log);
   out["ledger"] = log.ledger ? ledger_json(*log.ledger) : Json(nullptr);
   out["missing_events"] = log.missing_events();
   out["read"] = read_json(log.read);
@@ -197,6 +191,19 @@ std::string csv_number(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : std::string();
 }
 
+std::string csv_whole(const std::optional<double>& value) {
+  return value ? fmt::format("{}", std::llround(*value)) : std::string();
+}
+
+std::string csv_times(const LaunchGroup& group, const Shares& shares) {
+  const auto& gpu = group.gpu;
+  const bool known = gpu.each_ns.known;
+  return fmt::format("{},{},{},{},{},{},{},{}", gpu.count, known ? fmt::format("{}", gpu.each_ns.min) : "",
+                     csv_whole(gpu.quantile_ns(0.5)), csv_whole(gpu.quantile_ns(0.95)),
+                     known ? fmt::format("{}", gpu.each_ns.max) : "", csv_whole(gpu.deviation_ns()),
+                     csv_whole(group.queue.mean_ns()), shares.estimated ? csv_whole(group.estimated_total_ns()) : "");
+}
+
 template <class T>
 std::string csv_bounds(const analysis::Range<T>& range) {
   return range.known ? fmt::format("{},{}", range.min, range.max) : ",";
@@ -217,7 +224,9 @@ std::string render_json(const LogSummary& summary, const ReportOptions& options)
   out["totals"] = Json{{"launches", totals.launches},   {"failed", totals.failed}, {"captured", totals.captured},
                        {"kernels", summary.kernels()},  {"configs", totals.configs},
                        {"limiting_resource", limiter_json(totals)},
-                       {"call", durations_json(totals.call)}, {"gpu", durations_json(totals.gpu)}};
+                       {"call", durations_json(totals.call)}, {"gpu", spread_json(totals.gpu)},
+                       {"queue", durations_json(totals.queue)}};
+  out["share_of"] = shares.estimated ? "estimated_gpu_time" : shares.of_gpu_time ? "gpu_time" : "launches";
   out["groups_total"] = groups.size();
   out["groups_complete"] = !summary.groups_full();
   out["groups"] = Json::array();
@@ -225,6 +234,7 @@ std::string render_json(const LogSummary& summary, const ReportOptions& options)
     if (options.top > 0 && out["groups"].size() >= options.top) break;
     out["groups"].push_back(group_json(*group, shares, totals.launches, kernels));
   }
+  add_activity(out, summary);
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -236,7 +246,8 @@ std::string render_csv(const LogSummary& summary, const ReportOptions& options) 
       "label,name,launches,launch_share,time_share,failed,captured,configs,num_regs_min,num_regs_max,"
       "static_shared_bytes_min,static_shared_bytes_max,dyn_shared_bytes_min,dyn_shared_bytes_max,block,"
       "block_threads_min,block_threads_max,occupancy,occupancy_min,occupancy_max,limiting_resource,call_mean_ns,"
-      "call_total_ns,gpu_mean_ns,gpu_total_ns\n";
+      "call_total_ns,gpu_mean_ns,gpu_total_ns,gpu_count,gpu_min_ns,gpu_median_ns,gpu_p95_ns,gpu_max_ns,gpu_stddev_ns,"
+      "queue_mean_ns,gpu_estimated_total_ns\n";
   std::size_t rows = 0;
   for (const LaunchGroup* group : ranked(summary, options.sort)) {
     if (options.top > 0 && rows++ >= options.top) break;
@@ -245,7 +256,7 @@ std::string render_csv(const LogSummary& summary, const ReportOptions& options) 
     const auto limiter = group->main_limiter();
     const bool gpu = group->gpu.count > 0, call = group->call.count > 0;
     out += fmt::format(
-        "{},{},{},{:.6f},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group->label),
+        "{},{},{},{:.6f},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group->label),
         csv_field(kernels ? demangled(group->label) : ""), group->launches, share,
         shares.of_gpu_time ? fmt::format("{:.6f}", shares.of(*group)) : "", group->failed, group->captured,
         group->configs, csv_bounds(group->num_regs), csv_bounds(group->static_shared_bytes),
@@ -254,7 +265,7 @@ std::string render_csv(const LogSummary& summary, const ReportOptions& options) 
         csv_bounds(group->block_threads), csv_number(rounded(group->mean_occupancy())), csv_bounds(group->occupancy),
         limiter ? event::kLimiterNames[static_cast<std::size_t>(*limiter)] : "", csv_number(group->call.mean_ns()),
         call ? fmt::format("{}", group->call.total_ns) : "", csv_number(group->gpu.mean_ns()),
-        gpu ? fmt::format("{}", group->gpu.total_ns) : "");
+        gpu ? fmt::format("{}", group->gpu.total_ns) : "", csv_times(*group, shares));
   }
   return out;
 }

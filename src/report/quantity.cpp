@@ -47,6 +47,13 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{} {}", whole ? fmt::format("{:.0f}", value) : three_digits(value), kUnits[unit]);
 }
 
+std::string rate_text(double bytes_per_second) {
+  constexpr std::array kUnits = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+  std::size_t unit = 0;
+  for (; bytes_per_second >= 999.5 && unit + 1 < kUnits.size(); ++unit) bytes_per_second /= 1000;
+  return three_digits(bytes_per_second) + " " + kUnits[unit];
+}
+
 std::string percent_text(double ratio, int decimals) { return fmt::format("{:.{}f}%", ratio * 100, decimals); }
 
 std::string utc_text(std::int64_t unix_ns) {

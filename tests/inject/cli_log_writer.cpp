@@ -2,7 +2,9 @@
 // written: rotation, compression, an end or none.
 //
 //   cli_log_writer PATH [--events N] [--kernels N] [--segment BYTES] [--batch N] [--pause-us N] [--no-end] [--pid N]
-//                  [--compress] [--lost N] [--failed-every N] [--max BYTES]
+//                  [--compress] [--lost N] [--failed-every N] [--max BYTES] [--steps N]
+//
+// --steps N: instead of launches without times N steps of cli_timeline.cpp.
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cli_timeline.h"
 #include "event/board.h"
 #include "event/schema_version.h"
 #include "log/encoder.h"
@@ -23,7 +26,7 @@ namespace {
 struct Settings {
   std::string path;
   std::uint64_t events = 10, kernels = 2, segment = 64 << 20, batch = 100, pause_us = 0, lost = 0, failed_every = 0;
-  std::uint64_t max_bytes = 0;
+  std::uint64_t max_bytes = 0, steps = 0;
   long pid = 4711;
   bool end = true, compress = false;
 };
@@ -44,6 +47,7 @@ Settings parse(int argc, char** argv) {
       if (name == "--pause-us") s.pause_us = value;
       if (name == "--lost") s.lost = value;
       if (name == "--failed-every") s.failed_every = value;
+      if (name == "--steps") s.steps = value;
       if (name == "--max") s.max_bytes = value;
       if (name == "--pid") s.pid = static_cast<long>(value);
     }
@@ -69,31 +73,34 @@ event::SessionStart session(const Settings& s) {
   start.t0_rfc3339 = "2026-01-01T00:00:00Z";
   start.capture = "cupti";
   start.mode = "stream";
+  if (s.steps > 0) start.configuration = {{"details", "on"}, {"timing", "all"}, {"graphs", "node"}};
   return start;
 }
 
-event::StreamInfo stream() {
+event::StreamInfo stream(std::uint32_t id = 1) {
   event::StreamInfo info;
-  info.seq = event::Seq(0, 2);
-  info.stream = event::StreamId(1);
+  info.seq = event::Seq(0, 1 + id);
+  info.stream = event::StreamId(id);
   info.context = event::ContextId(1);
   info.device = 0;
-  info.kind = event::StreamInfo::Kind::kLegacyDefault;
+  info.kind = id == 1 ? event::StreamInfo::Kind::kLegacyDefault : event::StreamInfo::Kind::kCreated;
   return info;
 }
 
 class Prologue : public log::SegmentPrologue {
  public:
-  explicit Prologue(const Settings& s) : session_(session(s)), device_(*event::find_board("sm_86")) {}
+  explicit Prologue(const Settings& s) : session_(session(s)), device_(*event::find_board("sm_86")), timeline_(s.steps > 0) {}
   void append_prologue(log::Buffer& out, std::uint32_t segment) noexcept override {
     log::append_session_start(out, session_, segment);
     log::append_device_info(out, device_, event::Seq(0, 1));
     log::append_stream_info(out, stream());
+    if (timeline_) log::append_stream_info(out, stream(2));
   }
 
  private:
   event::SessionStart session_;
   event::DeviceInfo device_;
+  bool timeline_;
 };
 
 // Even kernels are limited by shared memory (5 of 6 blocks), odd ones by warps.
@@ -122,15 +129,15 @@ log::RenderedConfig config(std::uint64_t index) {
   return log::render_config(kernel, config, event::ConfigId(static_cast<std::uint32_t>(index) + 1), true, 84);
 }
 
-event::SessionEnd end_of(const Settings& s, std::uint64_t failed, std::int64_t now) {
+event::SessionEnd end_of(const Settings& s, std::uint64_t events, std::uint64_t failed, std::int64_t now) {
   event::SessionEnd end;
   end.time_ns = now;
   end.reason = "exit";
   end.launches = s.events;
   end.failed = failed;
   end.kernels = end.configs = s.kernels;
-  end.ledger.seen = s.events + s.lost;
-  end.ledger.written = s.events;
+  end.ledger.seen = events + s.lost;
+  end.ledger.written = events;
   end.ledger.lost[static_cast<int>(event::LossCause::kPoolEmpty)] = s.lost;
   return end;
 }
@@ -163,7 +170,15 @@ int main(int argc, char** argv) {
   log::Buffer batch;
   std::uint64_t in_batch = 0, failed = 0;
   std::int64_t now = 1'000'000;
-  for (std::uint64_t i = 0; i < s.events; ++i) {
+  std::uint64_t step_lines = 0;
+  for (std::uint64_t i = 0; i < s.steps; ++i) {
+    const std::uint64_t lines = cli_test::append_step(batch, i);
+    step_lines += lines;
+    now = static_cast<std::int64_t>(i + 1) * cli_test::kStepNs;
+    if (sink.write(batch.view(), lines, now).error != 0) return 1;
+    batch.clear();
+  }
+  for (std::uint64_t i = 0; s.steps == 0 && i < s.events; ++i) {
     event::KernelLaunch launch;
     launch.seq = event::Seq(1, i);
     launch.config = event::ConfigId(static_cast<std::uint32_t>(i % s.kernels) + 1);
@@ -183,7 +198,7 @@ int main(int argc, char** argv) {
     if (s.pause_us > 0) usleep(static_cast<useconds_t>(s.pause_us));
   }
   if (s.end) {
-    log::append_session_end(batch, end_of(s, failed, now));
+    log::append_session_end(batch, end_of(s, s.steps > 0 ? step_lines : s.events, failed, now));
     if (sink.write(batch.view(), 0, now).error != 0) return 1;
   }
   if (s.compress && sink.segment() > 1) await_compressed(sink.path());

@@ -56,8 +56,96 @@ class Report(FolderTest):
         self.assertEqual(len(facts["groups"]), 2)
         self.assertEqual([log["pid"] for log in facts["logs"]], [1, 2])
         self.assertEqual(len(self.report("--by", "stream", self.folder)["groups"]), 2)
-        for by in ("config", "thread", "device", "scope"):
+        for by in ("config", "thread", "device", "scope", "graph"):
             self.assertEqual(sum(g["launches"] for g in self.report("--by", by, self.folder)["groups"]), 30)
+
+    def test_times(self):
+        # What must come out stands at the head of cli_timeline.cpp.
+        facts = self.report(write_log(self.folder / "a.ndjson", "--steps", 100))
+        self.assertEqual(facts["logs"][0]["missing_events"], 0)
+        self.assertEqual(facts["share_of"], "gpu_time")
+        groups = {g["name"].split("(")[0]: g for g in facts["groups"]}
+        gpu = groups["reduce_0"]["gpu"]
+        self.assertEqual((gpu["count"], gpu["total_ns"], gpu["min_ns"], gpu["max_ns"], gpu["stddev_ns"]),
+                         (100, 4_000_000, 40_000, 40_000, 0))
+        self.assertEqual((gpu["median_ns"], gpu["p95_ns"]), (40_000, 40_000))
+        self.assertEqual(groups["reduce_1"]["queue"]["mean_ns"], 44_000)
+        self.assertAlmostEqual(groups["node"]["time_share"], 40 / 6040)
+        (device,) = facts["device_times"]
+        self.assertEqual({k: device[k] for k in ("busy_ns", "idle_ns", "kernel_busy_ns", "copy_busy_ns",
+                                                 "copy_beside_kernel_ns", "kernels_side_by_side_ns", "uncertain_ns")},
+                         {"busy_ns": 8_040_000, "idle_ns": 1_956_000, "kernel_busy_ns": 5_040_000,
+                          "copy_busy_ns": 4_200_000, "copy_beside_kernel_ns": 1_200_000,
+                          "kernels_side_by_side_ns": 1_000_000, "uncertain_ns": 0})
+        copies = {c["kind"]: c for c in facts["copies"]}
+        self.assertEqual(copies["htod"]["bytes"], 100 << 20)
+        self.assertEqual((copies["htod"]["async"], copies["htod"]["source"]), (True, "pinned"))
+        self.assertEqual(copies["htod"]["bytes_per_second"], round((1 << 20) / 30e-6))
+        self.assertEqual((facts["fills"][0]["count"], facts["fills"][0]["bytes"]), (100, 100 * 4096))
+        calls = {c["call"]: c for c in facts["calls"]}
+        self.assertEqual(calls["cuCtxSynchronize"]["host"]["total_ns"], 600_000)
+        self.assertEqual((calls["cuMemFree"]["kind"], calls["cuMemFree"]["may_wait"]), ("free", True))
+        (memory,) = facts["memory"]
+        self.assertEqual((memory["peak_bytes"], memory["live_bytes"], memory["allocs"]), (3 << 20, 2 << 20, 100))
+        (graph,) = facts["graphs"]
+        self.assertEqual((graph["graph"], graph["launches"], graph["kernels"], graph["kernel_total_ns"]),
+                         (5, 10, 20, 40_000))
+
+    def test_times_by(self):
+        log = write_log(self.folder / "a.ndjson", "--steps", 50)
+        def totals(by):
+            return {g["label"]: (g["launches"], g["gpu"]["total_ns"]) for g in self.report("--by", by, log)["groups"]}
+        self.assertEqual(totals("scope"), {"step/forward": (100, 3_000_000), "step": (10, 20_000)})
+        self.assertEqual(totals("graph"), {"(no graph)": (100, 3_000_000), "graph 5 of process 4711": (10, 20_000)})
+        self.assertEqual(totals("stream"), {"stream 1 (default) of process 4711": (60, 2_020_000),
+                                            "stream 2 of process 4711": (50, 1_000_000)})
+        self.assertEqual(totals("thread"), {"thread 99 of process 4711": (110, 3_020_000)})
+        self.assertEqual([v for v in totals("device").values()], [(110, 3_020_000)])
+        self.assertEqual(self.report("--sort", "queue", log)["groups"][0]["name"], "node(float*)")
+        self.assertEqual(self.report("--sort", "mean", log)["groups"][0]["name"], "reduce_0(float const*, float*, int)")
+
+    def test_times_in_text_and_csv(self):
+        log = write_log(self.folder / "a.ndjson", "--steps", 100)
+        text = tool("report", log).stdout
+        for line in (" time    total  count     mean   median      p95      max  std dev    queue     occ  limiter    kernel",
+                     "66.2%  4.00 ms    100  40.0 us  40.0 us  40.0 us  40.0 us     0 ns  16.0 us   50.0%  registers  reduce_0",
+                     "80.4%  8.04 ms  1.96 ms  5.04 ms  4.20 ms  1.20 ms (29% of copies)               1.00 ms  device 0",
+                     "3.00 ms    100  100 MiB  30.0 us  30.0 us  30.0 us  35.0 GB/s     0 ns  htod pinned > device, async",
+                     "   600 us    100  6.00 us  6.00 us  6.00 us  yes       cuCtxSynchronize",
+                     "3 MiB  2 MiB    100 MiB     100    100  device 0: device"):
+            self.assertIn(line + "\n", text)
+        self.assertLessEqual(max(map(len, text.split("\n"))), 120)
+        wide = tool("report", "--width", 200, log).stdout
+        self.assertIn("regs  shared st+dyn  block", wide)
+        row = next(csv.DictReader(io.StringIO(tool("report", "--csv", log).stdout)))
+        self.assertEqual([row[k] for k in ("gpu_count", "gpu_total_ns", "gpu_median_ns", "gpu_stddev_ns", "queue_mean_ns")],
+                         ["100", "4000000", "40000", "0", "16000"])
+
+    def test_times_that_are_missing_or_late(self):
+        log = write_log(self.folder / "a.ndjson", "--steps", 100)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        kernels = [line for line in lines if line["type"] == "kernel_event"]
+        for line in kernels[:3]:
+            late = {k: line[k] for k in ("name", "config", "device", "context", "stream", "launch_ns", "start_ns",
+                                         "end_ns", "duration_ns")}
+            if line is not kernels[2]:
+                lines.append({"type": "kernel_time", "seq": 99, "event": line["seq"], **late})
+            line.update(start_ns=None, end_ns=None, duration_ns=None, queue_ns=None)
+        lines.append({"type": "kernel_pending", "name": kernels[2]["name"], "config": 1, "device": 0, "context": 1,
+                      "stream": 1, "seq": 100, "event": kernels[2]["seq"], "launch_ns": 104_000,
+                      "time_ns": 6_000_000_000, "pending_ns": 5_999_896_000, "behind": 17})
+        log.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        facts = self.report(log)
+        self.assertEqual([facts["logs"][0][k] for k in ("timed_kernels", "untimed_kernels", "late_times",
+                                                        "unplaced_times")], [217, 1, 2, 0])
+        self.assertEqual(facts["totals"]["gpu"]["count"], 219)
+        self.assertEqual(facts["share_of"], "gpu_time")
+        # Without the third kernel: what a fill or another kernel does not cover of it.
+        self.assertEqual(facts["device_times"][0]["busy_ns"], 8_040_000 - 20_000)
+        text = tool("report", log).stdout
+        self.assertIn("note: 1 of 220 kernels have no GPU time; totals and busy times are without them\n", text)
+        self.assertIn("note: reduce_0, launched after 104 us, had not ended 6.00 s later; 17 launches wait behind it\n",
+                      text)
 
     def test_losses_are_the_last_line(self):
         log = write_log(self.folder / "a.ndjson", "--lost", 7)
@@ -236,16 +324,19 @@ class Report(FolderTest):
             self.assertEqual(tool("report", log, env=environment(LC_ALL=locale)).stdout, plain)
 
     def test_memory_does_not_grow_with_the_log(self):
-        def peak(events):
-            log = write_log(self.folder / f"m{events}.ndjson", "--events", events, "--kernels", 5)
+        def peak(*options):
+            log = write_log(self.folder / "m.ndjson", *options)
             before = os.times().children_user
             child = subprocess.Popen([TOOL, "report", "--json", str(log)], stdout=subprocess.DEVNULL, env=environment())
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             self.assertEqual(child.returncode, 0)
             self.assertGreaterEqual(os.times().children_user, before)
+            log.unlink()
             return usage.ru_maxrss
-        self.assertLess(peak(200_000), peak(2_000) + 20_000)  # KiB; the larger log has some 180 MB
+        # KiB; the larger logs have some 180 MB.
+        self.assertLess(peak("--events", 200_000, "--kernels", 5), peak("--events", 2_000, "--kernels", 5) + 20_000)
+        self.assertLess(peak("--steps", 35_000), peak("--steps", 3_500) + 30_000)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # Tests of the command line as a user has it. Needs the target of tools/gpuflight.
-add_executable(cli_log_writer cli_log_writer.cpp)
+add_executable(cli_log_writer cli_log_writer.cpp cli_timeline.cpp)
 target_link_libraries(cli_log_writer PRIVATE gpuflight_log gpuflight_event)
 
 function(gpuflight_cli_test name)

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kExamples =
     "  gpuflight report gpuflight/train.4711.ndjson\n"
+    "  gpuflight report --by scope --sort mean gpuflight/train.4711.ndjson\n"
     "  gpuflight report --by config --sort occupancy --top 10 gpuflight/\n"
     "  gpuflight report --json run.ndjson | jq '.groups[] | select(.occupancy < 0.5) | .name'\n";
 
@@ -36,15 +37,16 @@ int report_verb(const Arguments& arguments) {
 
   CLI::App app;
   describe(app, "report", "[OPTIONS] LOG...",
-           "Table of the kernels of one or more logs: how often, with which resources, at which occupancy, limited by "
-           "what.\nRotated and compressed segments of a log are found by themselves.",
+           "Table of the kernels of one or more logs: how long they ran on the GPU, how often, at which occupancy, limited "
+           "by what.\nWith GPU times also when each device was busy and idle, copies, calls by host time, memory, graphs.\n"
+           "Rotated and compressed segments of a log are found by themselves.",
            kExamples);
   app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input")->required();
-  app.add_option("--by", by, "One row for each of: kernel, config, stream, thread, device, scope")
+  app.add_option("--by", by, "One row for each of: kernel, config, stream, thread, device, scope, graph")
       ->check(CLI::IsMember(names_of(analysis::kGroupByNames)))
       ->type_name("WHAT")
       ->capture_default_str();
-  app.add_option("--sort", sort, "Order: share, count, time, call, occupancy, registers, shared, name")
+  app.add_option("--sort", sort, "Order: share, count, time, mean, max, queue, call, occupancy, registers, shared, name")
       ->check(CLI::IsMember(names_of(report::kSortByNames)))
       ->type_name("BY")
       ->capture_default_str();

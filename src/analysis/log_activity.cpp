@@ -1,0 +1,76 @@
+// What LogSummary takes from lines that are no launches: times that came late, copies, calls, memory, and when each
+// device was busy.
+#include "analysis/log_summary.h"
+
+namespace gpuflight::analysis {
+namespace {
+
+constexpr std::size_t kMostDevices = 64;
+constexpr std::size_t kUntimedPlaces = std::size_t{1} << 18;
+// Times beyond are no times of a recording: 104 days, and what a reader of doubles can hold.
+constexpr std::int64_t kMostNs = std::int64_t{1} << 53;
+
+std::size_t untimed_place(event::Seq seq) {
+  return (seq.counter() ^ (std::uint64_t{seq.slot()} * 0x9e3779b97f4a7c15ull >> 32)) & (kUntimedPlaces - 1);
+}
+
+}  // namespace
+
+void LogSummary::add_work(std::int32_t device, DeviceTimeline::Work work, const event::MaybeNs& start,
+                          const event::MaybeNs& end) {
+  if (!start || !end || *start < -kMostNs || *end > kMostNs || *end < *start) return;
+  auto timeline = timelines_.find(device);
+  if (timeline == timelines_.end()) {
+    if (timelines_.size() >= kMostDevices) return;
+    timeline = timelines_.try_emplace(device).first;
+  }
+  timeline->second.add(work, *start, *end);
+}
+
+void LogSummary::note_untimed(event::Seq seq, std::uint32_t group) {
+  if (untimed_.empty()) untimed_.resize(kUntimedPlaces);
+  untimed_[untimed_place(seq)] = {seq.value, group};
+}
+
+// Of a kernel that has had its line: counted there, only its time is new.
+void LogSummary::add_time(const log::KernelTimeLine& line) {
+  LogFacts& log = logs_.back();
+  const event::KernelTime& time = line.time;
+  if (!time.start_ns || !time.end_ns) return;
+  log.pending.erase(time.event.value);
+  log.saw_time(*time.end_ns);
+  ++log.late_times;
+  if (log.untimed_kernels > 0) --log.untimed_kernels;
+  add_work(line.device.value_or(-1), DeviceTimeline::Work::kKernel, time.start_ns, time.end_ns);
+  const Untimed* const known = untimed_.empty() ? nullptr : &untimed_[untimed_place(time.event)];
+  if (known == nullptr || known->seq != time.event.value) {
+    ++log.unplaced_times;
+    return;
+  }
+  LaunchGroup& group = groups_[known->group];
+  group.gpu.add(*time.end_ns - *time.start_ns, *budget_);
+  group.queue.add(*time.start_ns - time.launch_ns);
+}
+
+void LogSummary::add_activity(const log::LogEvent& event) {
+  if (const auto* copy = std::get_if<log::MemcpyLine>(&event)) {
+    activity_.add(*copy);
+    const event::MemcpyEvent& e = copy->copy;
+    add_work(copy->device.value_or(-1), DeviceTimeline::Work::kCopy, e.start_ns, e.end_ns);
+  } else if (const auto* fill = std::get_if<log::MemsetLine>(&event)) {
+    activity_.add(*fill);
+    add_work(fill->device.value_or(-1), DeviceTimeline::Work::kCopy, fill->fill.start_ns, fill->fill.end_ns);
+  } else if (const auto* graph = std::get_if<log::GraphLaunchLine>(&event)) {
+    activity_.add(*graph);
+    // What of a graph traced as a whole was kernel and what was copy is not known: it counts as kernel.
+    add_work(graph->device.value_or(-1), DeviceTimeline::Work::kKernel, graph->launch.start_ns, graph->launch.end_ns);
+  } else if (const auto* memory = std::get_if<log::MemoryLine>(&event)) {
+    activity_.add(*memory);
+  } else if (const auto* edge = std::get_if<log::StreamEdgeLine>(&event)) {
+    activity_.add(*edge);
+  } else if (const log::ApiLine* const call = log::api_line(event)) {
+    activity_.add(*call, std::holds_alternative<log::SyncLine>(event));
+  }
+}
+
+}  // namespace gpuflight::analysis
