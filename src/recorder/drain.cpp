@@ -29,7 +29,7 @@ Drain::Drain(const Parts& parts, const Options& options)
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
-      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches}, options.details,
+      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.calls}, options.details,
              batch_bytes(parts.sink)),
       activity_configs_(parts.kernels, parts.devices),
       join_({lines_, parts.rings, activity_configs_, parts.streams, parts.kernels, *this}) {
@@ -49,6 +49,10 @@ std::uint64_t Drain::round() noexcept {
   std::uint64_t taken = 0;
   const std::uint32_t slots = parts_.rings.slots_used();
   if (cursors_.size() < slots) cursors_.resize(slots);
+  for (std::uint32_t slot = 1; slot < slots; ++slot) {
+    parts_.calls.look_ahead(slot, cursors_[slot].chunk, cursors_[slot].taken);
+  }
+  parts_.calls.settle();
   for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot);
   join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   flush();
@@ -127,6 +131,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       break;
     }
     case RecordKind::kApiCall:
+      parts_.calls.see(record, phase, seq);
       if (parts_.watch != nullptr) {
         parts_.watch->on_call(flight::to_api_event(record, phase, seq), flight::context_of_call(record));
       }

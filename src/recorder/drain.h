@@ -21,6 +21,7 @@
 #include "log/sink.h"
 #include "recorder/activity_join.h"
 #include "recorder/black_box.h"
+#include "recorder/call_lines.h"
 #include "recorder/dump_rule.h"
 #include "recorder/incident_watch.h"
 #include "recorder/line_writer.h"
@@ -40,6 +41,7 @@ class Drain final : private JoinClient {
     capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
     log::LogSink& sink;
+    CallLines& calls;
     IncidentWatch* watch;  // null: errors and hangs are not looked for
   };
   struct Options {

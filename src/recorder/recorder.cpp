@@ -311,7 +311,8 @@ void Recorder::build_parts() {
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                                   errors_, notices_, options_.cupti, driver_version_);
+                                                   errors_, notices_, options_.cupti, driver_version_,
+                                                   options_.edges);
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
@@ -331,8 +332,9 @@ void Recorder::build_parts() {
           "known of every launch");
     }
   }
+  calls_ = std::make_unique<CallLines>(*rings_, *streams_, notices_);
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
-                                                *launches_, sink_, watch_.get()},
+                                                *launches_, sink_, *calls_, watch_.get()},
                                    drain);
 
   flight::Header& header = file_.header();

@@ -129,6 +129,7 @@ class Recorder {
   ForkBoard* forks_ = nullptr;
   StartResult source_result_ = StartResult::kInternal;
   log::LogSink sink_;
+  std::unique_ptr<CallLines> calls_;
   std::unique_ptr<Drain> drain_;
   std::string log_path_;
 

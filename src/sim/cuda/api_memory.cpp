@@ -9,33 +9,6 @@ using namespace gpuflight::sim;
 
 namespace {
 
-enum class Place { kDevice, kHost, kManaged };
-
-CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place) {
-  Context* context = nullptr;
-  if (const CUresult error = current_context(&context)) return error;
-  if (const CUresult error = check_unsafe_call()) return error;
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Driver& d = driver();
-  const std::lock_guard lock(d.mutex);
-  const bool on_device = place != Place::kHost;
-  std::int64_t& used = d.used_bytes[static_cast<std::size_t>(context->device)];
-  if (on_device && used + static_cast<std::int64_t>(bytes) > sim_config().board.global_bytes) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  void* storage = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (storage == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  Allocation a;
-  a.bytes = bytes;
-  a.type = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  a.managed = place == Place::kManaged;
-  a.context = context;
-  *out = reinterpret_cast<std::uintptr_t>(storage);
-  d.allocations.emplace(*out, a);
-  if (on_device) used += static_cast<std::int64_t>(bytes);
-  return CUDA_SUCCESS;
-}
-
 CUresult release(std::uintptr_t address, bool host) {
   if (address == 0) return CUDA_SUCCESS;
   Context* context = nullptr;
@@ -200,6 +173,31 @@ CUresult ask_pointer(void* data, CUpointer_attribute attribute, CUdeviceptr ptr)
 }  // namespace
 
 namespace gpuflight::sim {
+
+CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place) {
+  Context* context = nullptr;
+  if (const CUresult error = current_context(&context)) return error;
+  if (const CUresult error = check_unsafe_call()) return error;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Driver& d = driver();
+  const std::lock_guard lock(d.mutex);
+  const bool on_device = place != Place::kHost;
+  std::int64_t& used = d.used_bytes[static_cast<std::size_t>(context->device)];
+  if (on_device && used + static_cast<std::int64_t>(bytes) > sim_config().board.global_bytes) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  void* storage = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (storage == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  Allocation a;
+  a.bytes = bytes;
+  a.type = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  a.managed = place == Place::kManaged;
+  a.context = context;
+  *out = reinterpret_cast<std::uintptr_t>(storage);
+  d.allocations.emplace(*out, a);
+  if (on_device) used += static_cast<std::int64_t>(bytes);
+  return CUDA_SUCCESS;
+}
 
 MemoryAt memory_at(std::uintptr_t address) {
   std::uintptr_t base = 0;

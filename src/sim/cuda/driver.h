@@ -114,6 +114,9 @@ struct MemoryAt {
   int device = -1;  // of device memory
 };
 MemoryAt memory_at(std::uintptr_t address);
+// New memory in the current context.
+enum class Place { kDevice, kHost, kManaged };
+CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place);
 // Caller holds d.mutex and takes it out of the table.
 void free_allocation(Driver& d, std::uintptr_t address, const Allocation& a);
 Module* load_module(Context& context, const ModuleImage& image, const void* text,
