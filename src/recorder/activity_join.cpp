@@ -288,6 +288,8 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
 
 // A launch that is written or counted as lost, and of which nothing is known here any more, is not told a second time.
 void ActivityJoin::write_unmatched(const Unmatched& one) noexcept {
+  const std::int64_t start_ns = one.record.start_ns.value_or(0);
+  if (start_ns >= unseen_from_ns_ && start_ns < unseen_to_ns_) return;
   if (one.record.graph_node == 0 && reported_ < lost_ + forgotten_) {
     ++reported_;
     return;

@@ -53,13 +53,15 @@ void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_
   }
 }
 
-void GpuTiming::pause() noexcept {
+void GpuTiming::pause(std::int64_t now_ns) noexcept {
   if (!on()) return;
+  unseen_to_ns_.store(INT64_MAX, std::memory_order_relaxed);
+  unseen_from_ns_.store(now_ns, std::memory_order_relaxed);
   state_.store(State::kPaused, std::memory_order_release);
   source_.stop();
 }
 
-void GpuTiming::resume() noexcept {
+void GpuTiming::resume(std::int64_t now_ns) noexcept {
   if (state_.load(std::memory_order_acquire) != State::kPaused) return;
   try {
     std::string problem;
@@ -67,6 +69,7 @@ void GpuTiming::resume() noexcept {
       notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded any more: " + problem);
       return;
     }
+    unseen_to_ns_.store(now_ns, std::memory_order_relaxed);
     resumed_.store(true, std::memory_order_relaxed);
     state_.store(State::kOn, std::memory_order_release);
     if (graphs_lose_their_ids()) {
@@ -91,6 +94,8 @@ void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexc
     flushed_ns_ = now_ns;
   }
   source_.fetch();
+  drain.join().expect_unseen(unseen_from_ns_.load(std::memory_order_relaxed),
+                             unseen_to_ns_.load(std::memory_order_relaxed));
   drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
                             settings_.graphs == capture::ActivitySource::Graphs::kGraph);
 }
@@ -122,6 +127,7 @@ void GpuTiming::last_round(Drain& drain, std::int64_t now_ns) noexcept {
 void GpuTiming::watch_bound(std::int64_t now_ns) noexcept {
   if (!on() || source_.counters().over_bound == 0) return;
   until_ns_.store(now_ns, std::memory_order_relaxed);
+  unseen_from_ns_.store(now_ns, std::memory_order_relaxed);
   state_.store(State::kGivenUp, std::memory_order_release);
   source_.stop();
   try {
