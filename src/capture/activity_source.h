@@ -3,7 +3,7 @@
 //
 // Threads: start and stop on the thread that initialises CUDA or the API's caller (serialised by the recorder); flush
 // and take on the recorder thread; CUPTI asks for buffers and gives them back on any thread, also launching ones, which
-// costs those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process that is
+// costs those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process is
 // started: CUPTI's buffer callbacks carry no user data. What they use outlives it.
 #pragma once
 
