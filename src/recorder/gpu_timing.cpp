@@ -7,6 +7,7 @@ namespace {
 
 // A line is to be in the log a second after its kernel ended; a flush takes CUPTI's locks, which launches take too.
 constexpr std::int64_t kFlushNs = 250'000'000;
+constexpr std::int64_t kCrowdedFlushNs = 20'000'000;
 constexpr std::int64_t kClockNs = 60'000'000'000;
 
 std::int64_t clock_ns(clockid_t clock) {
@@ -89,7 +90,9 @@ bool GpuTiming::graphs_lose_their_ids() const noexcept {
 void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
   const State state = state_.load(std::memory_order_acquire);
   if (state == State::kOff) return;
-  if (on() && (asked || now_ns - flushed_ns_ >= kFlushNs)) {
+  // Launches that wait for their times fill the rings: a fast program is asked for more often.
+  const std::int64_t due_ns = drain.crowded() ? kCrowdedFlushNs : kFlushNs;
+  if (on() && (asked || now_ns - flushed_ns_ >= due_ns)) {
     source_.flush(false);
     flushed_ns_ = now_ns;
   }
