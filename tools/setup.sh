@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need, and only what is missing: packages of Debian or Ubuntu, the CUDA headers
-# (from pip wheels into ./.deps, where no toolkit is found), Python packages of the tests (into ./.venv).
+# (from pip wheels into ./.deps, where no toolkit is found), CUPTI's headers of other releases for a check, Python
+# packages of the tests (into ./.venv).
 # With nothing missing it needs no network and no rights.
 #
 #   tools/setup.sh         everything that tools/test.sh needs
@@ -90,6 +91,28 @@ install_cuda_headers() {
   have_cuda_headers || fail "the wheels came, but cuda.h, cuda_occupancy.h or cupti.h is not in them"
 }
 
+# Only a check wants these, and says itself that it is skipped where they are not to be had.
+fetch_cupti_headers() {
+  local release packages folder scratch
+  while read -r release packages; do
+    case $release in '' | '#'*) continue ;; esac
+    folder=.deps/cupti_headers/$release
+    [ "$(cat "$folder/packages" 2>/dev/null)" = "$packages" ] && continue
+    need_venv
+    say "fetching CUPTI's headers of CUDA $release"
+    scratch=$(mktemp -d)
+    rm -rf "$folder"
+    # shellcheck disable=SC2086  # several words
+    if .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --dest "$scratch" $packages &&
+       .venv/bin/python tools/check_cupti_headers.py --unpack "$scratch" "$folder"; then
+      echo "$packages" >"$folder/packages"
+    else
+      say "CUPTI's headers of CUDA $release are not to be had: the test cupti_headers will be skipped"
+    fi
+    rm -rf "$scratch"
+  done <tools/cupti_headers.txt
+}
+
 install_python_packages() {
   local line name version
   need_venv
@@ -132,6 +155,7 @@ install_cuda_headers
 if [ "$scope" = all ]; then
   install_packages "${test_packages[@]}"
   install_python_packages
+  fetch_cupti_headers
   make_locale
 fi
 say "everything is there"

@@ -130,7 +130,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
     activity_.add_launch(launch, std::nullopt);
     return;
   }
-  ++log.launches;
+  ++(launch.seq.slot() == event::kGpuSlot ? log.gpu_kernels : log.launches);
   group.add_launches(configs_[config].facts, 1);
   if (failed) {
     ++log.failed;

@@ -167,7 +167,10 @@ void Recovery::take_line(const log::LogEvent& event) {
     launch.call = launch.status ? LastLaunch::Call::kReturned : LastLaunch::Call::kAbandoned;
     take_seq(launch.seq, launch.launch_ns);
   };
-  if (const auto seq = log::thread_seq(event); seq && seq->slot() == event::kGpuSlot) return;  // never in a ring
+  if (const auto seq = log::thread_seq(event); seq && seq->slot() == event::kGpuSlot) {
+    take_seq(*seq, 0);  // never in a ring, nothing of it is to be recovered
+    return;
+  }
   if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
     take_launch(*kernel);
     launch.config = kernel->launch.config;

@@ -193,6 +193,8 @@ class Recovery {
   log::RenderedConfig& rendered_config(event::ConfigId id);
   std::string rendered_scope(event::ScopeId id) const;
   void append_record(log::Buffer& out, std::size_t record, event::Seq seq, std::int64_t& newest_ns);
+  static void append_call(log::Buffer& out, const flight::Record& record, flight::RecordPhase phase, event::Seq seq,
+                          const event::StreamInfo* stream, std::string_view scope, bool late);
   event::ExitEvent numbered_exit();
   event::Seq own_seq() { return event::Seq(event::kRecorderSlot, own_counter_++); }
 

@@ -78,15 +78,39 @@ void Recovery::append_record(log::Buffer& out, std::size_t at, event::Seq seq, s
       log::append_graph_launch_event(out, stream, scope, flight::to_graph_launch(record, phase, seq));
       break;
     case flight::RecordKind::kApiCall: {
-      event::ApiEvent call = flight::to_api_event(record, phase, seq);
-      call.late = call.time_ns + kOrderWindowNs < newest_ns;
-      newest_ns = std::max(newest_ns, call.time_ns);
-      log::append_api_event(out, scope, call);
+      const bool late = record.launch_ns + kOrderWindowNs < newest_ns;
+      newest_ns = std::max(newest_ns, record.launch_ns);
+      append_call(out, record, phase, seq, info ? &*info : nullptr, scope, late);
       break;
     }
     default:
       log::append_scope_event(out, scope, flight::to_scope_event(record, seq));
       break;
+  }
+}
+
+// What only the recorder could tell (what a free freed, how much there is) is null.
+void Recovery::append_call(log::Buffer& out, const flight::Record& record, flight::RecordPhase phase, event::Seq seq,
+                           const event::StreamInfo* stream, std::string_view scope, bool late) {
+  switch (flight::kind_of_call(record)) {
+    case event::ApiKind::kAlloc:
+    case event::ApiKind::kFree: {
+      event::MemoryEvent memory = flight::to_memory_event(record, phase, seq, stream);
+      memory.late = late;
+      log::append_memory_event(out, scope, memory);
+      break;
+    }
+    case event::ApiKind::kEdge: {
+      event::StreamEdge edge = flight::to_stream_edge(record, phase, seq);
+      edge.late = late;
+      log::append_stream_edge(out, scope, edge);
+      break;
+    }
+    default: {
+      event::ApiEvent call = flight::to_api_event(record, phase, seq);
+      call.late = late;
+      log::append_api_event(out, scope, call);
+    }
   }
 }
 

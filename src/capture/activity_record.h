@@ -10,7 +10,8 @@
 namespace gpuflight::capture {
 
 struct ActivityRecord {
-  enum class Kind : std::uint8_t { kKernel, kMemcpy, kMemset, kGraph };  // kGraph: a whole cuGraphLaunch
+  // kGraph: a whole graph launch, where graphs are not followed node by node.
+  enum class Kind : std::uint8_t { kKernel, kMemcpy, kMemset, kGraph };
   Kind kind = Kind::kKernel;
   std::uint32_t correlation = 0;  // that of the call; shared by all nodes of one cuGraphLaunch
   std::uint32_t device = 0;

@@ -1,7 +1,9 @@
 #include "capture/cupti_source.h"
 
 #include "capture/launch_hit.h"
+#include "capture/watched_calls.h"
 #include "event/driver_status.h"
+#include "flight/record_event.h"
 
 namespace gpuflight::capture {
 namespace {
@@ -41,48 +43,12 @@ constexpr CUpti_CallbackId kStateIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuFuncSetSharedSize,
 };
 
-// Enabled after a pause that gave the slot up: a stream that waits for another's event joins the capture that the other
-// may be in, and it may have begun unseen.
+// Enabled, and kept enabled, after a pause that gave the slot up: a stream that waits for another's event joins the
+// capture that the other may be in, and it may have begun unseen.
 constexpr CUpti_CallbackId kJoinIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
     CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz,
 };
-
-// Calls in which a host thread may wait: recorded with their duration, and their errors are looked at.
-struct BlockingId {
-  CUpti_CallbackId id;
-  event::ApiCall call;
-  bool per_thread_default;
-};
-constexpr BlockingId kBlockingIds[] = {
-    {CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, event::ApiCall::kCtxSynchronize, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize_v2, event::ApiCall::kCtxSynchronize, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, event::ApiCall::kStreamSynchronize, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz, event::ApiCall::kStreamSynchronize, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize, event::ApiCall::kEventSynchronize, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy, event::ApiCall::kMemcpy, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy_ptds, event::ApiCall::kMemcpy, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2, event::ApiCall::kMemcpyHtoD, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2_ptds, event::ApiCall::kMemcpyHtoD, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2, event::ApiCall::kMemcpyDtoH, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2_ptds, event::ApiCall::kMemcpyDtoH, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2, event::ApiCall::kMemcpyDtoD, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2_ptds, event::ApiCall::kMemcpyDtoD, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer, event::ApiCall::kMemcpyPeer, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer_ptds, event::ApiCall::kMemcpyPeer, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2, event::ApiCall::kMemcpy2D, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2_ptds, event::ApiCall::kMemcpy2D, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2, event::ApiCall::kMemcpy3D, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2_ptds, event::ApiCall::kMemcpy3D, true},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, event::ApiCall::kMemFree, false},
-};
-
-const BlockingId* find_blocking(CUpti_CallbackId id) {
-  for (const BlockingId& blocking : kBlockingIds) {
-    if (blocking.id == id) return &blocking;
-  }
-  return nullptr;
-}
 
 constexpr CUpti_CallbackId kResourceIds[] = {
     CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
@@ -139,7 +105,7 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
 
 CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, StreamTable& streams, GraphTable& graphs,
                          DeviceQuery& devices, MarkerBoard* markers, ErrorBoard& errors, NoticeBoard& notices,
-                         std::string explicit_path, int driver_version)
+                         std::string explicit_path, int driver_version, bool edges)
     : recorder_(recorder),
       page_(recorder.page()),
       resolver_(resolver),
@@ -150,7 +116,8 @@ CuptiSource::CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, Str
       errors_(errors),
       notices_(notices),
       explicit_path_(std::move(explicit_path)),
-      driver_version_(driver_version) {}
+      driver_version_(driver_version),
+      edges_(edges) {}
 
 SourceStatus CuptiSource::start(std::string& problem) noexcept {
   try {
@@ -165,6 +132,7 @@ SourceStatus CuptiSource::start(std::string& problem) noexcept {
       return SourceStatus::kRefused;
     }
     if (subscribe_now && again) {
+      was_blind_.store(true, std::memory_order_relaxed);
       enable(true, CUPTI_CB_DOMAIN_DRIVER_API, kJoinIds, nullptr);
       recorder_.on_resumed_blind();
     }
@@ -269,9 +237,9 @@ bool CuptiSource::enable_state(std::string& problem) noexcept {
 }
 
 bool CuptiSource::enable_launches(bool on, std::string& problem) noexcept {
-  for (const BlockingId& blocking : kBlockingIds) {
-    cupti_.enable_callback(on ? 1 : 0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, blocking.id);
-  }
+  enable(on, CUPTI_CB_DOMAIN_DRIVER_API, watched_ids(), nullptr);
+  if (edges_) enable(on, CUPTI_CB_DOMAIN_DRIVER_API, edge_ids(), nullptr);
+  if (was_blind_.load(std::memory_order_relaxed)) enable(true, CUPTI_CB_DOMAIN_DRIVER_API, kJoinIds, nullptr);
   return enable(on, CUPTI_CB_DOMAIN_DRIVER_API, kLaunchIds, &problem);
 }
 
@@ -316,7 +284,9 @@ void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, 
 [[gnu::noinline]] void CuptiSource::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   ThreadState* const thread = recorder_.enter();
   if (thread == nullptr || thread->inside) return;
-  if (data.callbackSite == CUPTI_API_ENTER) {
+  if (const WatchedCall* const watched = watched_call(id)) {
+    on_watched_call(*thread, *watched, data);
+  } else if (data.callbackSite == CUPTI_API_ENTER) {
     on_driver_enter(*thread, id, data);
   } else {
     on_driver_exit(*thread, id, data);
@@ -400,21 +370,52 @@ void CuptiSource::on_driver_enter(ThreadState& thread, CUpti_CallbackId id, cons
       resolver_.on_handles_released();
       break;
     default:
-      if (const BlockingId* const blocking = find_blocking(id)) {
-        BlockingCall call;
-        call.call = blocking->call;
-        call.context = data.context;
-        call.context_uid = data.contextUid;
-        call.per_thread_default = blocking->per_thread_default;
-        if (call.call == event::ApiCall::kStreamSynchronize) {
-          call.has_stream = true;
-          call.stream = static_cast<const cuStreamSynchronize_params*>(data.functionParams)->hStream;
-        }
-        recorder_.on_call_begin(thread);
-        recorder_.on_blocking_enter(thread, call, this, &device_of);
-      }
       break;
   }
+}
+
+void CuptiSource::on_watched_call(ThreadState& thread, const WatchedCall& watched,
+                                  const CUpti_CallbackData& data) noexcept {
+  const event::ApiKind kind = event::facts(watched.api()).kind;
+  const bool enter = data.callbackSite == CUPTI_API_ENTER;
+  // An edge may be seen for the sake of captures alone.
+  const bool recorded =
+      kind != event::ApiKind::kEdge || (edges_ && enabled_.load(std::memory_order_relaxed));
+  DriverCall call;
+  call.call = watched.api();
+  call.may_wait = watched.may_wait;
+  call.per_thread_default = watched.per_thread_default;
+  call.context = data.context;
+  call.context_uid = data.contextUid;
+  call.correlation = data.correlationId;
+  call.has_stream = watched.has_stream();
+  if (call.has_stream) call.stream = watched.stream(data.functionParams);
+  if (enter) {
+    if (!recorded) return;
+    if (kind == event::ApiKind::kEdge) call.event = event_of(call.call, data.functionParams);
+    if (flight::is_memory_call(kind)) call.memory = memory_arguments(call.call, data.functionParams);
+    recorder_.on_call_begin(thread);
+    recorder_.on_call_enter(thread, call, this, &device_of);
+    return;
+  }
+  const std::int32_t status =
+      data.functionReturnValue != nullptr ? *static_cast<const CUresult*>(data.functionReturnValue) : 0;
+  if (call.call == event::ApiCall::kStreamWaitEvent && status == 0 && was_blind_.load(std::memory_order_relaxed)) {
+    recorder_.on_stream_joined();
+  }
+  if (!recorded) return;
+  if (kind == event::ApiKind::kEdge) {
+    recorder_.on_edge_return(thread, call, this, &device_of);
+  } else if (kind == event::ApiKind::kAlloc && status == 0) {
+    recorder_.on_memory_return(thread, call.call, memory_result(call.call, data.functionParams));
+  }
+  on_return(thread, status, data);
+}
+
+// Of a launch or a watched call.
+void CuptiSource::on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept {
+  recorder_.on_return(thread, status);
+  if (event::sticky_status(status) != nullptr) [[unlikely]] on_sticky_error(thread, status, data);
 }
 
 void CuptiSource::on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -489,18 +490,11 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
       if (status == CUDA_SUCCESS) resolver_.on_shared_size_set(p.hfunc, p.bytes);
       break;
     }
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent:
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz:
-      if (status == CUDA_SUCCESS) recorder_.on_stream_joined();
-      break;
     case CUPTI_DRIVER_TRACE_CBID_cuModuleUnload:
     case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
       break;
     default:
-      recorder_.on_return(thread, static_cast<std::int32_t>(status));
-      if (event::sticky_status(static_cast<std::int32_t>(status)) != nullptr) [[unlikely]] {
-        on_sticky_error(thread, status, data);
-      }
+      on_return(thread, static_cast<std::int32_t>(status), data);
       break;
   }
 }

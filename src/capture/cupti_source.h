@@ -17,6 +17,8 @@
 
 namespace gpuflight::capture {
 
+struct WatchedCall;
+
 class CuptiSource final : public LaunchSource {
  public:
   // What was chosen, for session_start and doctor.
@@ -28,7 +30,7 @@ class CuptiSource final : public LaunchSource {
 
   CuptiSource(LaunchRecorder& recorder, KernelResolver& resolver, StreamTable& streams, GraphTable& graphs,
               DeviceQuery& devices, MarkerBoard* markers, ErrorBoard& errors, NoticeBoard& notices, std::string explicit_path,
-              int driver_version);
+              int driver_version, bool edges);
 
   const char* name() const noexcept override { return "cupti"; }
   SourceStatus start(std::string& problem) noexcept override;
@@ -44,6 +46,8 @@ class CuptiSource final : public LaunchSource {
   void on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
+  void on_watched_call(ThreadState& thread, const WatchedCall& watched, const CUpti_CallbackData& data) noexcept;
+  void on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   void on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept;
   void on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
@@ -67,12 +71,14 @@ class CuptiSource final : public LaunchSource {
   NoticeBoard& notices_;
   const std::string explicit_path_;
   const int driver_version_;
+  const bool edges_;  // record and wait calls of events are recorded
 
   SharedObject library_;
   CuptiApi cupti_;
   Choice choice_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  bool enabled_ = false;
+  std::atomic<bool> enabled_{false};
+  std::atomic<bool> was_blind_{false};  // the slot was given up once: captures may have begun unseen
 };
 
 }  // namespace gpuflight::capture

@@ -31,14 +31,27 @@ struct GraphCall {
   std::uint32_t correlation = 0;
 };
 
-// A call that may block the host.
-struct BlockingCall {
+// What an allocation or a free is about. `address`: of virtual memory its handle. `owner`: the pool, or the handle of
+// what is mapped. Each 0, or -1, where the call does not say.
+struct MemoryArguments {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t owner = 0;
+  std::int32_t device = -1;
+};
+
+// A call beside launches: one of capture/watched_calls.h.
+struct DriverCall {
   event::ApiCall call = event::ApiCall::kNone;
+  bool may_wait = false;  // for the GPU
+  bool has_stream = false;
+  bool per_thread_default = false;
+  const void* stream = nullptr;
   const void* context = nullptr;
   std::uint32_t context_uid = 0;
-  bool has_stream = false;  // of a stream synchronisation
-  const void* stream = nullptr;
-  bool per_thread_default = false;
+  std::uint32_t correlation = 0;  // of copies and fills
+  std::uint64_t event = 0;        // of edges between streams: the CUevent
+  MemoryArguments memory;         // of allocations and frees
 };
 
 }  // namespace gpuflight::capture

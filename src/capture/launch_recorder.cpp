@@ -1,36 +1,12 @@
 #include "capture/launch_recorder.h"
 
 #include "capture/launch_hit.h"
+#include "capture/miss_guard.h"
 
-#include <cerrno>
-#include <pthread.h>
 #include <sys/mman.h>
 
 namespace gpuflight::capture {
 namespace {
-
-// A miss runs driver calls, locks and allocations in the host's thread: none of it may be cut short by a cancellation,
-// come back to us as a callback, or leave a trace in errno.
-class MissGuard {
- public:
-  explicit MissGuard(ThreadState& thread) noexcept : thread_(thread), errno_(errno) {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-    thread_.inside = true;
-    thread_.missed = true;
-  }
-  ~MissGuard() {
-    thread_.inside = false;
-    pthread_setcancelstate(cancel_state_, nullptr);
-    errno = errno_;
-  }
-  MissGuard(const MissGuard&) = delete;
-  MissGuard& operator=(const MissGuard&) = delete;
-
- private:
-  ThreadState& thread_;
-  int errno_;
-  int cancel_state_ = 0;
-};
 
 const void* const kLegacyStream = reinterpret_cast<const void*>(1);     // CU_STREAM_LEGACY
 const void* const kPerThreadStream = reinterpret_cast<const void*>(2);  // CU_STREAM_PER_THREAD
@@ -132,35 +108,6 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
   thread.open_stream = may_mark ? &stream : nullptr;
-}
-
-void LaunchRecorder::on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source,
-                                       DeviceOf device_of) noexcept {
-  if (thread.marks) {
-    for (ThreadState::StreamEntry& entry : thread.streams) {
-      if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid && !may_be_captured(entry)) {
-        mark_stream(thread, entry);
-      }
-    }
-  }
-  const std::uint32_t stream = call.has_stream ? stream_of(thread, call.stream, call.per_thread_default, call.context,
-                                                           call.context_uid, source, device_of)
-                                                     .id
-                                               : 0;
-  const std::int64_t now = now_ns();
-  flight::Record* const record = begin(thread, flight::RecordKind::kApiCall);
-  if (record == nullptr) return;
-  record->flags = 0;
-  record->config = static_cast<std::uint32_t>(call.call);
-  record->launch_ns = now;
-  record->grid_x = call.context_uid;
-  record->grid_y = record->grid_z = 0;
-  record->stream = stream;
-  record->correlation = record->graph = 0;
-  record->scope = thread.scope_now;
-  record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kEntered), std::memory_order_relaxed);
-  thread.ring->publish();
-  if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
 }
 
 void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcept {

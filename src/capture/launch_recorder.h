@@ -84,8 +84,13 @@ class LaunchRecorder {
   using DeviceOf = std::int32_t (*)(void* source, const void* context);
   void on_kernel_enter(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
   void on_graph_enter(ThreadState& thread, const GraphCall& call, void* source, DeviceOf device_of) noexcept;
-  void on_blocking_enter(ThreadState& thread, const BlockingCall& call, void* source, DeviceOf device_of) noexcept;
   void on_return(ThreadState& thread, std::int32_t status) noexcept;
+
+  // Likewise of another call. Before on_return: what is known only when an allocation has succeeded, and whether the
+  // stream of an edge is captured, which a wait itself may have brought about.
+  void on_call_enter(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
+  void on_memory_return(ThreadState& thread, event::ApiCall call, const MemoryArguments& memory) noexcept;
+  void on_edge_return(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
 
   void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
@@ -118,6 +123,8 @@ class LaunchRecorder {
   void mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
   bool may_be_captured(const ThreadState::StreamEntry& entry) const noexcept;
   bool is_captured(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
+  std::int32_t device_of_context(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
+  static flight::Record* open_call(const ThreadState& thread, event::ApiCall call) noexcept;
   flight::Record* begin(ThreadState& thread, flight::RecordKind kind) noexcept;
   void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept;
   void retire_tracks(ThreadState& thread) noexcept;

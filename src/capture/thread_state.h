@@ -81,6 +81,8 @@ struct alignas(64) ThreadState {
   std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};
   std::array<StreamEntry, kStreamSlots> streams{};
   std::array<GraphEntry, kGraphSlots> graphs{};
+  std::uint32_t device_context = 0;  // context whose device is known; ids are not used twice
+  std::int32_t device = -1;
 
   // Where a launch is looked up; the common, plain ones differ in these.
   static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,

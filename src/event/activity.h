@@ -80,6 +80,8 @@ enum class AllocationKind : std::uint8_t { kDevice, kPool, kManaged, kPinned, kR
 inline constexpr int kAllocationKindCount = 7;
 inline constexpr std::array<const char*, kAllocationKindCount> kAllocationKindNames = {
     "device", "pool", "managed", "pinned", "registered", "virtual", "mapping"};
+// Of a free whose allocation was not seen, where the call does not tell: null in the line.
+inline constexpr auto kUnknownAllocation = static_cast<AllocationKind>(kAllocationKindCount);
 
 // An allocation or a free, as called.
 struct MemoryEvent {

@@ -177,6 +177,7 @@ struct SessionEnd {
   std::optional<std::int64_t> added_ns_per_launch;  // our part of a launch callback, sampled; null: too few samples
   std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
   std::uint64_t kernels = 0, configs = 0;
+  std::uint64_t graph_kernels = 0, unlaunched = 0;  // kernel_events of nodes, and of what no launch was seen of
 };
 
 }  // namespace gpuflight::event

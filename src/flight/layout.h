@@ -182,7 +182,7 @@ enum class RecordKind : std::uint8_t {
   kScopeBegin = 3,
   kScopeEnd = 4,
   kMark = 5,
-  kApiCall = 6,  // a call that may block the host: `config` is an event::ApiCall
+  kApiCall = 6,  // a call beside launches: `config` is an event::ApiCall
 };
 
 enum class RecordPhase : std::uint8_t {
@@ -196,6 +196,18 @@ inline constexpr std::uint16_t kFlagConfigUnknown = 2;  // the table was full
 
 // One event, 64 bytes, one cache line. Counters do not repeat across a recycled chunk: `counter_low` lets a reader
 // tell a record of this chunk's life from one left over of the life before.
+//
+// A call beside launches has other things where a launch has grid, correlation and graph (record_event.h packs them):
+//
+//                            grid_x    grid_y  grid_z        correlation  graph       bytes_low
+//   copies and fills         context   0       0             CUPTI's      0           0
+//   synchronisations         context   0       0             0            0           0
+//   edges between streams    context   0       0             └──── event handle ────┘ 0
+//   allocations and frees    context   ◂ bytes device + 1    └─────── address ──────┘ bytes ▸
+//   of a pool, and mappings  └ owner ▸ ◂ bytes ◂ owner       └─────── address ──────┘ bytes ▸
+//
+// bytes: 48 bits, high part in grid_y; 0: not known. owner: 48 bits, high part in grid_z, the memory pool or the handle
+// of the physical memory that is mapped; 0: not known, or longer. device + 1: 0 where it is not known or of no single one.
 struct alignas(64) Record {
   std::uint8_t kind;                 // RecordKind
   std::atomic<std::uint8_t> phase;   // RecordPhase
@@ -212,7 +224,7 @@ struct alignas(64) Record {
   std::uint32_t graph;
   std::uint32_t counter_low;
   std::uint32_t thread;  // OS thread id
-  std::uint32_t reserved0;
+  std::uint32_t bytes_low;  // of kind kApiCall only
 };
 static_assert(sizeof(Record) == kRecordBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);

@@ -4,6 +4,8 @@
 // Threads: any. Blocks, allocates: no.
 #pragma once
 
+#include "event/activity.h"
+#include "event/api_call.h"
 #include "event/events.h"
 #include "event/incidents.h"
 #include "flight/layout.h"
@@ -74,7 +76,128 @@ inline event::ApiEvent to_api_event(const Record& record, RecordPhase phase, eve
   return call;
 }
 
-// Of a call that may block: in which context it was made.
-inline std::uint32_t context_of_call(const Record& record) noexcept { return record.grid_x; }
+// --- calls beside launches: what layout.h draws above Record ---
+
+inline event::ApiCall call_of(const Record& record) noexcept { return static_cast<event::ApiCall>(record.config); }
+
+inline event::ApiKind kind_of_call(const Record& record) noexcept { return event::facts(call_of(record)).kind; }
+
+inline bool is_memory_call(event::ApiKind kind) noexcept {
+  return kind == event::ApiKind::kAlloc || kind == event::ApiKind::kFree;
+}
+
+// Whether the record names an owner in place of context and device.
+constexpr bool has_owner(event::ApiCall call) noexcept {
+  return call == event::ApiCall::kMemAllocFromPoolAsync || call == event::ApiCall::kMemMap;
+}
+
+inline constexpr std::uint64_t kMaxPacked = (std::uint64_t{1} << 48) - 1;
+
+inline void pack_handle(Record& record, std::uint64_t handle) noexcept {
+  record.correlation = static_cast<std::uint32_t>(handle);
+  record.graph = static_cast<std::uint32_t>(handle >> 32);
+}
+inline std::uint64_t handle_of(const Record& record) noexcept {
+  return record.correlation | std::uint64_t{record.graph} << 32;
+}
+
+inline void pack_bytes(Record& record, std::uint64_t bytes) noexcept {
+  if (bytes > kMaxPacked) bytes = 0;
+  record.bytes_low = static_cast<std::uint32_t>(bytes);
+  record.grid_y = static_cast<std::uint16_t>(bytes >> 32);
+}
+inline std::uint64_t bytes_of(const Record& record) noexcept {
+  return record.bytes_low | std::uint64_t{record.grid_y} << 32;
+}
+
+inline void pack_owner(Record& record, std::uint64_t owner) noexcept {
+  if (owner > kMaxPacked) owner = 0;
+  record.grid_x = static_cast<std::uint32_t>(owner);
+  record.grid_z = static_cast<std::uint16_t>(owner >> 32);
+}
+inline std::uint64_t owner_of(const Record& record) noexcept {
+  return has_owner(call_of(record)) ? record.grid_x | std::uint64_t{record.grid_z} << 32 : 0;
+}
+
+inline void pack_device(Record& record, std::int32_t device) noexcept {
+  record.grid_z = static_cast<std::uint16_t>(device >= 0 && device < 0xFFFF ? device + 1 : 0);
+}
+
+// In which context it was made; 0: the record does not say.
+inline std::uint32_t context_of_call(const Record& record) noexcept {
+  return has_owner(call_of(record)) ? 0 : record.grid_x;
+}
+
+inline event::AllocationKind allocation_kind(event::ApiCall call) noexcept {
+  using event::AllocationKind;
+  using event::ApiCall;
+  switch (call) {
+    case ApiCall::kMemAlloc:
+    case ApiCall::kMemAllocPitch: return AllocationKind::kDevice;
+    case ApiCall::kMemAllocAsync:
+    case ApiCall::kMemAllocFromPoolAsync:
+    case ApiCall::kMemFreeAsync: return AllocationKind::kPool;
+    case ApiCall::kMemAllocManaged: return AllocationKind::kManaged;
+    case ApiCall::kMemAllocHost:
+    case ApiCall::kMemHostAlloc:
+    case ApiCall::kMemFreeHost: return AllocationKind::kPinned;
+    case ApiCall::kMemHostRegister:
+    case ApiCall::kMemHostUnregister: return AllocationKind::kRegistered;
+    case ApiCall::kMemCreate:
+    case ApiCall::kMemRelease: return AllocationKind::kVirtual;
+    case ApiCall::kMemMap:
+    case ApiCall::kMemUnmap: return AllocationKind::kMapping;
+    default: return event::kUnknownAllocation;  // cuMemFree: device, managed and pool memory go that way
+  }
+}
+
+// What the record alone tells; `stream`: its row, of stream-ordered calls, null: not known. What was allocated before
+// (bytes and kind of a free, totals) is not in it.
+inline event::MemoryEvent to_memory_event(const Record& record, RecordPhase phase, event::Seq seq,
+                                          const event::StreamInfo* stream) noexcept {
+  const event::ApiCall call = call_of(record);
+  event::MemoryEvent memory;
+  memory.seq = seq;
+  memory.operation = kind_of_call(record) == event::ApiKind::kAlloc ? event::MemoryEvent::Operation::kAlloc
+                                                                    : event::MemoryEvent::Operation::kFree;
+  memory.kind = allocation_kind(call);
+  memory.call = record.config;
+  memory.address = handle_of(record);
+  if (const std::uint64_t bytes = bytes_of(record); bytes != 0) memory.bytes = bytes;
+  memory.stream = event::StreamId{record.stream};
+  memory.context = event::ContextId{context_of_call(record)};
+  if (!has_owner(call)) memory.device = record.grid_z - 1;
+  if (stream != nullptr) {
+    memory.context = stream->context;
+    memory.device = stream->device;
+  }
+  if (call == event::ApiCall::kMemAllocFromPoolAsync && owner_of(record) != 0) memory.pool = owner_of(record);
+  memory.scope = event::ScopeId{record.scope};
+  memory.thread = record.thread;
+  memory.time_ns = record.launch_ns;
+  if (phase == RecordPhase::kReturned) {
+    memory.call_ns = record.call_ns;
+    memory.status = record.status;
+  }
+  return memory;
+}
+
+inline event::StreamEdge to_stream_edge(const Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  event::StreamEdge edge;
+  edge.seq = seq;
+  edge.operation = call_of(record) == event::ApiCall::kStreamWaitEvent ? event::StreamEdge::Operation::kWait
+                                                                       : event::StreamEdge::Operation::kRecord;
+  edge.event = handle_of(record);
+  edge.stream = event::StreamId{record.stream};
+  edge.scope = event::ScopeId{record.scope};
+  edge.thread = record.thread;
+  edge.time_ns = record.launch_ns;
+  if (phase == RecordPhase::kReturned) {
+    edge.call_ns = record.call_ns;
+    edge.status = record.status;
+  }
+  edge.captured = (record.flags & kFlagCaptured) != 0;
+  return edge;
+}
 
 }  // namespace gpuflight::flight

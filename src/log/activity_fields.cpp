@@ -21,6 +21,11 @@ bool read_word(const Value& v, Enum& to, const std::array<const char*, N>& names
   return true;
 }
 
+bool read_allocation(const Value& v, event::AllocationKind& to) {
+  to = event::kUnknownAllocation;
+  return v.is_null() || read_name(v, to, event::kAllocationKindNames);
+}
+
 bool read_handle(const Value& v, std::uint64_t& to) { return v.is_null() || read_hex(v, to, "0x"); }
 bool read_handle(const Value& v, std::optional<std::uint64_t>& to) {
   return v.is_null() || read_hex(v, to.emplace(), "0x");
@@ -77,7 +82,7 @@ constexpr auto kMemsetFields = joined(std::array{
 #define F(key, required, expression) GPUFLIGHT_FIELD(MemoryLine, key, required, expression)
 constexpr std::array kMemoryFields = {
     F("operation", true, read_name(v, e.memory.operation, kMemoryOperationNames)),
-    F("kind", true, read_name(v, e.memory.kind, event::kAllocationKindNames)),
+    F("kind", false, read_allocation(v, e.memory.kind)),
     F("call", true, read(v, e.call)),
     F("address", false, read_handle(v, e.memory.address)),
     F("bytes", false, read(v, e.memory.bytes)),

@@ -299,6 +299,8 @@ constexpr auto kSessionEndFields = joined(ledger_fields<event::SessionEnd>(), st
     F("failed", false, read(v, e.failed)),
     F("kernels", false, read(v, e.kernels)),
     F("configs", false, read(v, e.configs)),
+    F("graph_kernels", false, read(v, e.graph_kernels)),
+    F("unlaunched", false, read(v, e.unlaunched)),
 });
 #undef F
 #undef GPUFLIGHT_FIELD

@@ -11,6 +11,7 @@ namespace {
 
 using Kind = PendingWork::Kind;
 using State = PendingWork::State;
+using Fate = JoinClient::Fate;
 using ActivityKind = capture::ActivityRecord::Kind;
 
 Kind kind_of(const capture::ActivityRecord& record) {
@@ -123,6 +124,7 @@ bool ActivityJoin::hold(const flight::Record& record, flight::RecordPhase phase,
   work.index = index;
   if (!add(record, work)) {
     ++null_time_;
+    ++forgotten_;
     return false;
   }
   ++held_;
@@ -134,7 +136,9 @@ void ActivityJoin::note_summarised(const flight::Record& record, flight::RecordP
   PendingWork work;
   work.state = State::kSummarised;
   work.seq = seq;
-  if (!add(record, work)) ++null_time_;
+  if (add(record, work)) return;
+  ++null_time_;
+  ++forgotten_;
 }
 
 void ActivityJoin::note_graph(const flight::Record& record, flight::RecordPhase phase) noexcept {
@@ -179,7 +183,7 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   if (match(record, config)) return;
   try {
     if (unmatched_.size() >= kMostUnmatched) {
-      write_own(unmatched_.front().record, nullptr, unmatched_.front().config);
+      write_unmatched(unmatched_.front());
       unmatched_.pop_front();
     }
     unmatched_.push_back({record, config, now_ns});
@@ -239,6 +243,13 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
   parts_.client.on_room_needed();
 }
 
+JoinClient::Fate ActivityJoin::write_kernel(const event::KernelLaunch& launch) noexcept {
+  const bool summarised = parts_.client.summarises();
+  const bool done = summarised ? parts_.client.on_summarised(launch) : parts_.lines.kernel(launch);
+  if (launch.start_ns && launch.end_ns) parts_.client.on_time(launch);
+  return !done ? Fate::kLost : summarised ? Fate::kSummarised : Fate::kWritten;
+}
+
 // `record` null: nothing has come of it, and the line says null.
 void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRecord* record) noexcept {
   const flight::Record& held = parts_.rings.chunk(work.chunk).records[work.index];
@@ -250,9 +261,10 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
       launch.start_ns = record->start_ns;
       launch.end_ns = record->end_ns;
     }
-    written = parts_.lines.kernel(launch);
-    if (record != nullptr && has_times(*record)) parts_.client.on_time(launch);
-  } else if (work.kind == Kind::kGraph && record != nullptr) {
+    --held_;
+    return parts_.client.on_line(write_kernel(launch), work.chunk);
+  }
+  if (work.kind == Kind::kGraph && record != nullptr) {
     event::GraphLaunch launch = flight::to_graph_launch(held, kReturned, work.seq);
     launch.start_ns = record->start_ns;
     launch.end_ns = record->end_ns;
@@ -271,7 +283,16 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
     written = parts_.lines.record(held, kReturned, work.seq);
   }
   --held_;
-  parts_.client.on_line(written, work.chunk);
+  parts_.client.on_line(written ? Fate::kWritten : Fate::kLost, work.chunk);
+}
+
+// A launch that is written or counted as lost, and of which nothing is known here any more, is not told a second time.
+void ActivityJoin::write_unmatched(const Unmatched& one) noexcept {
+  if (one.record.graph_node == 0 && reported_ < lost_ + forgotten_) {
+    ++reported_;
+    return;
+  }
+  write_own(one.record, nullptr, one.config);
 }
 
 // Work for which no record of a ring stands: a node of a graph, or what no launch was seen of (`origin` null).
@@ -283,19 +304,19 @@ void ActivityJoin::write_own(const capture::ActivityRecord& record, const GraphO
   const event::WorkOrigin host = origin != nullptr ? origin->host : event::WorkOrigin{};
   const event::StreamId stream = stream_of(record, origin != nullptr ? origin->stream : event::StreamId{});
   const event::GraphId graph = origin != nullptr ? origin->graph : event::GraphId{};
-  bool written = false;
+  Fate fate = Fate::kLost;
   if (record.kind == ActivityKind::kMemcpy) {
     event::MemcpyEvent copy = to_copy(record, host);
     copy.seq = seq;
     copy.stream = stream;
     copy.graph = graph;
-    written = parts_.lines.copy(copy);
+    if (parts_.lines.copy(copy)) fate = Fate::kWritten;
   } else if (record.kind == ActivityKind::kMemset) {
     event::MemsetEvent fill = to_fill(record, host);
     fill.seq = seq;
     fill.stream = stream;
     fill.graph = graph;
-    written = parts_.lines.fill(fill);
+    if (parts_.lines.fill(fill)) fate = Fate::kWritten;
   } else {
     event::KernelLaunch launch;
     launch.seq = seq;
@@ -312,10 +333,10 @@ void ActivityJoin::write_own(const capture::ActivityRecord& record, const GraphO
     launch.end_ns = record.end_ns;
     launch.graph = graph;
     if (record.graph_node != 0) launch.graph_node = record.graph_node;
-    written = parts_.lines.kernel(launch);
-    if (has_times(record)) parts_.client.on_time(launch);
+    parts_.client.on_own_kernel(launch);
+    fate = write_kernel(launch);
   }
-  parts_.client.on_own_line(written);
+  parts_.client.on_own_line(fate);
   parts_.client.on_room_needed();
 }
 
@@ -330,9 +351,11 @@ void ActivityJoin::give_up(PendingWork& work) noexcept {
       written_.push_back({held.correlation, held.seq, held.launch_ns});
     } catch (...) {
       table_.erase(&work);
+      ++forgotten_;
     }
   } else {
     table_.erase(&work);
+    ++forgotten_;
   }
   write_held(held, nullptr);
   parts_.client.on_room_needed();
@@ -351,7 +374,7 @@ void ActivityJoin::make_room(std::size_t count) noexcept {
 void ActivityJoin::finish() noexcept {
   for (; !unmatched_.empty(); unmatched_.pop_front()) {
     if (!match(unmatched_.front().record, unmatched_.front().config)) {
-      write_own(unmatched_.front().record, nullptr, unmatched_.front().config);
+      write_unmatched(unmatched_.front());
     }
   }
   make_room(SIZE_MAX);
@@ -363,6 +386,7 @@ void ActivityJoin::forget_oldest_written() noexcept {
     written_.pop_front();
     if (work == nullptr) continue;
     table_.erase(work);
+    ++forgotten_;
     return;
   }
 }
@@ -373,13 +397,13 @@ void ActivityJoin::retry_unmatched(std::int64_t now_ns) noexcept {
     unmatched_.pop_front();
     if (match(one.record, one.config)) continue;
     if (now_ns - one.came_ns > kUnmatchedNs) {
-      write_own(one.record, nullptr, one.config);
+      write_unmatched(one);
       continue;
     }
     try {
       unmatched_.push_back(one);
     } catch (...) {
-      write_own(one.record, nullptr, one.config);
+      write_unmatched(one);
     }
   }
 }

@@ -25,10 +25,15 @@ namespace gpuflight::recorder {
 // Who reads the rings and writes the batches.
 class JoinClient {
  public:
-  virtual void on_line(bool written, std::uint32_t chunk) noexcept = 0;  // of a held record
-  virtual void on_own_line(bool written) noexcept = 0;                   // of GPU work without a record
+  enum class Fate : std::uint8_t { kWritten, kSummarised, kLost };
+  virtual void on_line(Fate fate, std::uint32_t chunk) noexcept = 0;  // of a held record
+  virtual void on_own_line(Fate fate) noexcept = 0;                   // of GPU work without a record
+  virtual void on_own_kernel(const event::KernelLaunch& launch) noexcept = 0;  // before its line
   virtual void on_time(const event::KernelLaunch& launch) noexcept = 0;  // each kernel whose times have come
   virtual void on_room_needed() noexcept = 0;                            // the batch is full: write it
+  // Whether kernels are counted in place of written, for want of room in the log; then that is done with one.
+  virtual bool summarises() const noexcept = 0;
+  virtual bool on_summarised(const event::KernelLaunch& launch) noexcept = 0;
 
  protected:
   ~JoinClient() = default;
@@ -60,6 +65,9 @@ class ActivityJoin {
   // The same of one that gets no line of its own.
   void note_summarised(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   void note_graph(const flight::Record& record, flight::RecordPhase phase) noexcept;
+
+  // Launches for which no ring had room, as counted so far: what the GPU reports of them is not told a second time.
+  void note_lost(std::uint64_t launches) noexcept { lost_ = launches; }
 
   // What the GPU reports. `now_ns` as of this round.
   void on_activity(const capture::ActivityRecord& record, std::int64_t now_ns) noexcept;
@@ -140,8 +148,10 @@ class ActivityJoin {
     return stream < joined_until_.size() ? joined_until_[stream] : 0;
   }
 
+  JoinClient::Fate write_kernel(const event::KernelLaunch& launch) noexcept;
   void join(PendingWork& work, const capture::ActivityRecord& record) noexcept;
   void write_held(const PendingWork& work, const capture::ActivityRecord* record) noexcept;
+  void write_unmatched(const Unmatched& one) noexcept;
   void write_own(const capture::ActivityRecord& record, const GraphOrigin* origin, event::ConfigId config) noexcept;
   void give_up(PendingWork& work) noexcept;
   void retry_unmatched(std::int64_t now_ns) noexcept;
@@ -161,6 +171,9 @@ class ActivityJoin {
   std::deque<Unmatched> unmatched_;
   std::unordered_map<std::uint64_t, std::uint32_t> stream_ids_;  // context and CUPTI's number to our row
   std::vector<std::int64_t> joined_until_;                       // by stream: latest launch whose times have come
+  // Launches whose times may still come and of which nothing is kept: no ring had room for them, or the table. And how
+  // many times came that will have been theirs.
+  std::uint64_t lost_ = 0, forgotten_ = 0, reported_ = 0;
   std::uint64_t held_ = 0, null_time_ = 0, own_events_ = 0;
   std::int64_t looked_for_pending_ns_ = 0;
 };

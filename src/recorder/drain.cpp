@@ -29,7 +29,7 @@ Drain::Drain(const Parts& parts, const Options& options)
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
-      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches}, options.details,
+      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.calls}, options.details,
              batch_bytes(parts.sink)),
       activity_configs_(parts.kernels, parts.devices),
       join_({lines_, parts.rings, activity_configs_, parts.streams, parts.kernels, *this}) {
@@ -49,7 +49,12 @@ std::uint64_t Drain::round() noexcept {
   std::uint64_t taken = 0;
   const std::uint32_t slots = parts_.rings.slots_used();
   if (cursors_.size() < slots) cursors_.resize(slots);
+  for (std::uint32_t slot = 1; slot < slots; ++slot) {
+    parts_.calls.look_ahead(slot, cursors_[slot].chunk, cursors_[slot].taken);
+  }
+  parts_.calls.settle();
   for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot);
+  join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   flush();
   return taken;
 }
@@ -126,6 +131,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       break;
     }
     case RecordKind::kApiCall:
+      parts_.calls.see(record, phase, seq);
       if (parts_.watch != nullptr) {
         parts_.watch->on_call(flight::to_api_event(record, phase, seq), flight::context_of_call(record));
       }
@@ -151,8 +157,13 @@ void Drain::write(const flight::Record& record, RecordPhase phase, event::Seq se
   }
 }
 
-void Drain::on_line(bool written, std::uint32_t chunk) noexcept {
-  if (!written) ++write_failed_;
+void Drain::count(Fate fate) noexcept {
+  if (fate == Fate::kLost) ++write_failed_;
+  if (fate == Fate::kSummarised) ++summarised_;
+}
+
+void Drain::on_line(Fate fate, std::uint32_t chunk) noexcept {
+  count(fate);
   try {
     released_.push_back(chunk);
   } catch (...) {
@@ -160,14 +171,21 @@ void Drain::on_line(bool written, std::uint32_t chunk) noexcept {
   }
 }
 
-void Drain::on_own_line(bool written) noexcept {
+void Drain::on_own_line(Fate fate) noexcept {
   ++gpu_lines_;
-  if (!written) ++write_failed_;
+  count(fate);
 }
+
+void Drain::on_own_kernel(const event::KernelLaunch& launch) noexcept {
+  ++(launch.unlaunched ? counts_.unlaunched : counts_.graph_kernels);
+  session_summary_.add(launch);
+}
+
+bool Drain::on_summarised(const event::KernelLaunch& launch) noexcept { return second_.add(launch); }
 
 void Drain::on_time(const event::KernelLaunch& launch) noexcept {
   if (rule_ && rule_->on_gpu_time() && rule_->matches(launch)) rule_matched_ = true;
-  if (summaries_only_ || summarising_) second_.add_time(launch);
+  if (summarises()) second_.add_time(launch);
   session_summary_.add_time(launch);
 }
 

@@ -21,6 +21,7 @@
 #include "log/sink.h"
 #include "recorder/activity_join.h"
 #include "recorder/black_box.h"
+#include "recorder/call_lines.h"
 #include "recorder/dump_rule.h"
 #include "recorder/incident_watch.h"
 #include "recorder/line_writer.h"
@@ -40,6 +41,7 @@ class Drain final : private JoinClient {
     capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
     log::LogSink& sink;
+    CallLines& calls;
     IncidentWatch* watch;  // null: errors and hangs are not looked for
   };
   struct Options {
@@ -50,6 +52,7 @@ class Drain final : private JoinClient {
   };
   struct Counts {
     std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
+    std::uint64_t graph_kernels = 0, unlaunched = 0;  // that the GPU told of
   };
 
   Drain(const Parts& parts, const Options& options);
@@ -117,10 +120,14 @@ class Drain final : private JoinClient {
   void publish_counters() noexcept;
   void publish_taken(std::uint32_t chunk) noexcept;
 
-  void on_line(bool written, std::uint32_t chunk) noexcept override;
-  void on_own_line(bool written) noexcept override;
+  void on_line(Fate fate, std::uint32_t chunk) noexcept override;
+  void on_own_line(Fate fate) noexcept override;
+  void on_own_kernel(const event::KernelLaunch& launch) noexcept override;
   void on_time(const event::KernelLaunch& launch) noexcept override;
   void on_room_needed() noexcept override;
+  bool summarises() const noexcept override { return summaries_only_ || summarising_; }
+  bool on_summarised(const event::KernelLaunch& launch) noexcept override;
+  void count(Fate fate) noexcept;
 
   Parts parts_;
   const bool summaries_only_;

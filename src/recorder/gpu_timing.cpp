@@ -43,6 +43,9 @@ void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_
     std::string problem;
     if (source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
       state_.store(State::kOn, std::memory_order_release);
+      if (!problem.empty()) {
+        notices_.post(event::Severity::kWarning, "some_gpu_times", "some GPU times are not recorded: " + problem);
+      }
       return;
     }
     notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded: " + problem);
@@ -80,20 +83,21 @@ bool GpuTiming::graphs_lose_their_ids() const noexcept {
   return cupti_version_ >= 130000 && cupti_version_ < 130100 && settings_.graphs == capture::ActivitySource::Graphs::kNode;
 }
 
-void GpuTiming::begin_round(Drain& drain) noexcept {
+void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
   const State state = state_.load(std::memory_order_acquire);
   if (state == State::kOff) return;
-  drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
-                            settings_.graphs == capture::ActivitySource::Graphs::kGraph);
-}
-
-void GpuTiming::round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
-  if (resumed_.exchange(false, std::memory_order_relaxed) && graphs_lose_their_ids()) drain.join().distrust_graphs();
-  if (state_.load(std::memory_order_acquire) == State::kOff) return;
   if (on() && (asked || now_ns - flushed_ns_ >= kFlushNs)) {
     source_.flush(false);
     flushed_ns_ = now_ns;
   }
+  source_.fetch();
+  drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
+                            settings_.graphs == capture::ActivitySource::Graphs::kGraph);
+}
+
+void GpuTiming::round(Drain& drain, std::int64_t now_ns) noexcept {
+  if (resumed_.exchange(false, std::memory_order_relaxed) && graphs_lose_their_ids()) drain.join().distrust_graphs();
+  if (state_.load(std::memory_order_acquire) == State::kOff) return;
   take(drain, now_ns);
   watch_bound(now_ns);
 }
@@ -105,6 +109,7 @@ void GpuTiming::take(Drain& drain, std::int64_t now_ns) noexcept {
 void GpuTiming::last_round(Drain& drain, std::int64_t now_ns) noexcept {
   const State state = state_.load(std::memory_order_acquire);
   if (state == State::kOff) return;
+  take(drain, now_ns);
   source_.flush(false);
   take(drain, now_ns);
   // What a kernel that still runs holds back in CUPTI's buffers comes only so, and its own record without times.

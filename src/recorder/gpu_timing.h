@@ -25,10 +25,11 @@ class GpuTiming {
   void pause() noexcept;
   void resume() noexcept;
 
-  // Before the rings are emptied: which of their records will have times.
-  void begin_round(Drain& drain) noexcept;
-  // Fetches what has come since the last round and hands it to the join. `asked`: now, not when it is due.
-  void round(Drain& drain, std::int64_t now_ns, bool asked) noexcept;
+  // Before the rings are emptied: asks CUPTI for what is complete when that is due (`asked`: now), and says which of the
+  // records in the rings will have times.
+  void begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept;
+  // After it: hands what was complete to the join.
+  void round(Drain& drain, std::int64_t now_ns) noexcept;
   // All that has ended, and what has not without times. Nothing comes after it.
   void last_round(Drain& drain, std::int64_t now_ns) noexcept;
 

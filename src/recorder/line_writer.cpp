@@ -52,10 +52,10 @@ bool LineWriter::record(const flight::Record& record, RecordPhase phase, event::
     case RecordKind::kGraphLaunch:
       return graph(flight::to_graph_launch(record, phase, seq));
     case RecordKind::kApiCall: {
-      event::ApiEvent call = flight::to_api_event(record, phase, seq);
-      call.late = is_late(record.launch_ns);
       rendered_stream(record.stream);
-      return counted(log::append_api_event(buffer_, rendered_scope(record.scope), call), record.launch_ns);
+      const std::string_view scope = rendered_scope(record.scope);
+      return counted(parts_.calls.append(buffer_, scope, record, phase, seq, is_late(record.launch_ns)),
+                     record.launch_ns);
     }
     default:
       return counted(

@@ -19,6 +19,7 @@
 #include "flight/layout.h"
 #include "log/encoder.h"
 #include "log/sink.h"
+#include "recorder/call_lines.h"
 
 namespace gpuflight::recorder {
 
@@ -30,6 +31,7 @@ class LineWriter final : public log::SegmentPrologue {
     const capture::ScopeTable& scopes;
     const capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
+    CallLines& calls;
   };
   LineWriter(const Parts& parts, bool details, std::size_t batch_bytes);
 

@@ -311,7 +311,8 @@ void Recorder::build_parts() {
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                                   errors_, notices_, options_.cupti, driver_version_);
+                                                   errors_, notices_, options_.cupti, driver_version_,
+                                                   options_.edges);
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
@@ -331,8 +332,9 @@ void Recorder::build_parts() {
           "known of every launch");
     }
   }
+  calls_ = std::make_unique<CallLines>(*rings_, *streams_, notices_);
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
-                                                *launches_, sink_, watch_.get()},
+                                                *launches_, sink_, *calls_, watch_.get()},
                                    drain);
 
   flight::Header& header = file_.header();
@@ -444,9 +446,9 @@ void Recorder::loop() noexcept {
     say_notices();
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
-    gpu_->begin_round(*drain_);
+    gpu_->begin_round(*drain_, launches_->now_ns(), asked);
     drain_->round();
-    fetch_gpu_times(asked, last);
+    fetch_gpu_times(last);
     watch_round();
     obey_control();
     write_forks();
@@ -461,13 +463,13 @@ void Recorder::loop() noexcept {
   }
 }
 
-void Recorder::fetch_gpu_times(bool asked, bool last) noexcept {
+void Recorder::fetch_gpu_times(bool last) noexcept {
   const std::int64_t now = launches_->now_ns();
   if (last) {
     gpu_->last_round(*drain_, now);
     drain_->finish_times();
   } else {
-    gpu_->round(*drain_, now, asked);
+    gpu_->round(*drain_, now);
   }
   drain_->settle();
   gpu_->write_clock(*drain_, *clock_, now);
@@ -544,7 +546,6 @@ void Recorder::obey_control() noexcept {
 
 void Recorder::end_session() noexcept {
   watch_->begin_round(launches_->now_ns());
-  gpu_->begin_round(*drain_);
   drain_->round();
   watch_round();
   write_forks();
@@ -558,6 +559,8 @@ void Recorder::end_session() noexcept {
   end.graph_launches = counts.graph_launches;
   end.captured = counts.captured;
   end.failed = counts.failed;
+  end.graph_kernels = counts.graph_kernels;
+  end.unlaunched = counts.unlaunched;
   end.kernels = kernels_->kernels();
   end.configs = kernels_->configs();
   drain_->write_end(std::move(end));

@@ -86,7 +86,7 @@ class Recorder {
   StartResult start_source() noexcept;
   void loop() noexcept;
   bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
-  void fetch_gpu_times(bool asked, bool last) noexcept;
+  void fetch_gpu_times(bool last) noexcept;
   void watch_round() noexcept;
   void obey_control() noexcept;
   void write_forks() noexcept;
@@ -129,6 +129,7 @@ class Recorder {
   ForkBoard* forks_ = nullptr;
   StartResult source_result_ = StartResult::kInternal;
   log::LogSink sink_;
+  std::unique_ptr<CallLines> calls_;
   std::unique_ptr<Drain> drain_;
   std::string log_path_;
 

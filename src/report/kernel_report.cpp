@@ -85,9 +85,11 @@ std::string header(const LogSummary& summary, const ReportOptions& options) {
   if (summary.logs().size() > kMostLogs)
     out += fmt::format("... and {} logs more\n", summary.logs().size() - kMostLogs);
   std::vector<std::string> devices;
-  std::uint64_t graphs = 0;
+  std::uint64_t launches = 0, graphs = 0, gpu_kernels = 0;
   for (const LogFacts& log : summary.logs()) {
+    launches += log.launches;
     graphs += log.graph_launches;
+    gpu_kernels += log.gpu_kernels;
     for (const auto& device : log.devices) {
       const std::string text = device_text(device);
       if (std::find(devices.begin(), devices.end(), text) == devices.end()) devices.push_back(text);
@@ -96,12 +98,13 @@ std::string header(const LogSummary& summary, const ReportOptions& options) {
   for (std::size_t i = 0; i < devices.size(); ++i) out += (i == 0 ? "device     " : "           ") + devices[i] + "\n";
 
   const LaunchGroup totals = summary.totals();
-  out += fmt::format("launches   {} of {} kernel{} in {} configuration{}", count_text(totals.launches),
+  out += fmt::format("launches   {} of {} kernel{} in {} configuration{}", count_text(launches),
                      count_text(summary.kernels()), summary.kernels() == 1 ? "" : "s", count_text(totals.configs),
                      totals.configs == 1 ? "" : "s");
   if (totals.failed > 0) out += fmt::format(", {} failed", count_text(totals.failed));
   if (totals.captured > 0) out += fmt::format("; {} more captured into graphs", count_text(totals.captured));
   if (graphs > 0) out += fmt::format("; {} graph launches", count_text(graphs));
+  if (gpu_kernels > 0) out += fmt::format("; {} kernels of graphs", count_text(gpu_kernels));
   out += "\n";
   for (const LogFacts& log : summary.logs()) append_incidents(out, log, options);
   return out;

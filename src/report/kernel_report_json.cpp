@@ -140,6 +140,7 @@ Json log_json(const LogFacts& log) {
   out["ended"] = log.end.has_value();
   out["end_reason"] = log.end ? Json(log.end->reason) : Json(nullptr);
   out["launches"] = log.launches;
+  out["gpu_kernels"] = log.gpu_kernels;
   out["failed"] = log.failed;
   out["captured"] = log.captured;
   out["summarised"] = log.summarised;
@@ -221,7 +222,13 @@ std::string render_json(const LogSummary& summary, const ReportOptions& options)
            {"sort", kSortByNames[static_cast<std::size_t>(options.sort)]}};
   out["logs"] = Json::array();
   for (const LogFacts& log : summary.logs()) out["logs"].push_back(log_json(log));
-  out["totals"] = Json{{"launches", totals.launches},   {"failed", totals.failed}, {"captured", totals.captured},
+  std::uint64_t launches = 0, gpu_kernels = 0;
+  for (const LogFacts& log : summary.logs()) {
+    launches += log.launches;
+    gpu_kernels += log.gpu_kernels;
+  }
+  out["totals"] = Json{{"launches", launches},          {"gpu_kernels", gpu_kernels},
+                         {"failed", totals.failed}, {"captured", totals.captured},
                        {"kernels", summary.kernels()},  {"configs", totals.configs},
                        {"limiting_resource", limiter_json(totals)},
                        {"call", durations_json(totals.call)}, {"gpu", spread_json(totals.gpu)},

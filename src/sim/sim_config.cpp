@@ -42,14 +42,15 @@ std::vector<NthFault> nth_faults(std::string_view text) {
   return out;
 }
 
-// "12.8" or "130001": releases before 13.0 counted their API versions one by one (cupti_version.h).
+// "12.8" or "130001": releases before 13.0 counted their API versions one by one. As the libraries answer that pip
+// packages carry (12.0 says 18, not the 19 of cupti_version.h; 12.9 is its update 1).
 std::uint32_t cupti_version(std::string_view text) {
   const auto dot = text.find('.');
   if (dot == std::string_view::npos) return number<std::uint32_t>(text);
   const int major = number<int>(text.substr(0, dot));
   const int minor = number<int>(text.substr(dot + 1));
   if (major >= 13) return static_cast<std::uint32_t>(major * 10000 + minor * 100);
-  constexpr std::array<std::uint32_t, 10> kCuda12 = {19, 19, 20, 21, 22, 23, 24, 24, 26, 27};
+  constexpr std::array<std::uint32_t, 10> kCuda12 = {18, 18, 20, 21, 22, 23, 24, 24, 26, 28};
   if (major == 12 && minor >= 0 && minor < 10) return kCuda12[static_cast<std::size_t>(minor)];
   throw std::invalid_argument("no such CUPTI");
 }
@@ -78,6 +79,7 @@ const std::vector<Setting>& settings() {
       {"subscriber_taken", [](SimConfig& c, std::string_view v) { c.subscriber_taken = truth(v); }},
       {"cupti_too_new", [](SimConfig& c, std::string_view v) { c.cupti_too_new = truth(v); }},
       {"activity_error", [](SimConfig& c, std::string_view v) { c.activity_error = number<int>(v); }},
+      {"timestamp_error", [](SimConfig& c, std::string_view v) { c.timestamp_error = number<int>(v); }},
       {"buffers_late_ms", [](SimConfig& c, std::string_view v) { c.buffers_late_ms = number<std::int64_t>(v); }},
       {"drop_every", [](SimConfig& c, std::string_view v) { c.drop_every = number<std::uint64_t>(v); }},
       {"zero_times_every", [](SimConfig& c, std::string_view v) { c.zero_times_every = number<std::uint64_t>(v); }},

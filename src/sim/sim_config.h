@@ -33,6 +33,7 @@ struct SimConfig {
   bool subscriber_taken = false;         // cuptiSubscribe: another tool already holds the slot
   bool cupti_too_new = false;            // everything returns NOT_INITIALIZED
   int activity_error = 0;                // cuptiActivityEnable returns this CUptiResult
+  int timestamp_error = 0;               // cuptiActivityRegisterTimestampCallback returns this CUptiResult
   std::int64_t buffers_late_ms = 0;      // completed buffers are held back for so long
   std::uint64_t drop_every = 0;          // every N-th record is dropped and counted
   std::uint64_t zero_times_every = 0;    // every N-th record comes with start = end = 0

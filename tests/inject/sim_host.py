@@ -26,6 +26,7 @@ PLANS = SOURCE / "tests" / "plans"
 needs_python_host = unittest.skipIf("thread" in SANITIZE, "no Python under ThreadSanitizer")
 # How much longer things may take than on an idle machine without sanitizers.
 SLOW = 10 if SANITIZE else 1
+GPU_SLOT = 8191
 MAX_VALIDATED = 300  # lines of one kind in one log; jsonschema takes about a millisecond for each
 
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -100,7 +101,13 @@ class Log:
 
     @property
     def kernels(self):
-        return self["kernel_event"]
+        """Launches, in the order in which each thread made them. Lines come when the GPU's times are known."""
+        return sorted((e for e in self["kernel_event"] if e["seq"] >> 40 != GPU_SLOT), key=lambda e: e["seq"])
+
+    @property
+    def gpu_kernels(self):
+        """Those that no launch of the program's stands for alone: nodes of graphs, and what was not seen launched."""
+        return [e for e in self["kernel_event"] if e["seq"] >> 40 == GPU_SLOT]
 
     @property
     def start(self):

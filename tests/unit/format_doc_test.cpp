@@ -130,7 +130,7 @@ TEST(FormatDocument, Record) {
                      FIELD(Record, launch_ns), FIELD(Record, call_ns), FIELD(Record, status), FIELD(Record, grid_x),
                      FIELD(Record, grid_y), FIELD(Record, grid_z), FIELD(Record, stream), FIELD(Record, correlation),
                      FIELD(Record, scope), FIELD(Record, graph), FIELD(Record, counter_low), FIELD(Record, thread),
-                     FIELD(Record, reserved0)});
+                     FIELD(Record, bytes_low)});
 }
 
 }  // namespace

@@ -240,6 +240,8 @@ inline SessionEnd session_end() {
   e.failed = 1;
   e.kernels = 12;
   e.configs = 15;
+  e.graph_kernels = 16;
+  e.unlaunched = 17;
   return e;
 }
 

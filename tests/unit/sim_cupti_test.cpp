@@ -340,6 +340,8 @@ void check_record(const char* version, std::uint32_t number, std::size_t bytes) 
     EXPECT_LE(records[1].end, wall_clock());
     // How far apart two records lie is the size of the version's struct.
     std::vector<std::uint8_t> two(2 * bytes);
+    constexpr CUpti_ActivityKind kKind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+    for (std::size_t i = 0; i < 2; ++i) std::memcpy(two.data() + i * bytes, &kKind, sizeof kKind);
     CUpti_Activity* r = nullptr;
     EXPECT_EQ(cuptiActivityGetNextRecord(two.data(), two.size(), &r), CUPTI_SUCCESS);
     EXPECT_EQ(cuptiActivityGetNextRecord(two.data(), two.size(), &r), CUPTI_SUCCESS);
@@ -349,10 +351,26 @@ void check_record(const char* version, std::uint32_t number, std::size_t bytes) 
 }
 
 TEST(SimActivity, RecordsFollowTheFakedVersion) {
-  check_record("12.0", 19, sizeof(CUpti_ActivityKernel9));
-  check_record("12.8", 26, sizeof(CUpti_ActivityKernel9));
+  check_record("12.0", 18, sizeof(CUpti_ActivityKernel9));
+  check_record("12.9", 28, sizeof(CUpti_ActivityKernel9));
   check_record("130001", 130001, sizeof(CUpti_ActivityKernel10));
-  check_record("13.3", 130300, sizeof(CUpti_ActivityKernel10) + 32);
+  check_record("13.1", 130100, 224);
+  check_record("13.5", 130500, 248);
+}
+
+TEST(SimActivity, GraphTraceComesTooLateAfterAGraph) {
+  in_child({}, [] {
+    start();
+    ASSERT_EQ(cuptiActivityRegisterCallbacks(on_request, on_complete), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_NAME), CUPTI_ERROR_INVALID_KIND);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_DEATH(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), "after a graph was instantiated");
+  });
 }
 
 TEST(SimActivity, AGraphLaunchGivesItsNodesWithOneCorrelation) {

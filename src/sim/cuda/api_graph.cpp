@@ -56,6 +56,21 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dep
   return add_node(out, graph, dependencies, count, std::move(node));
 }
 
+// The child is copied: what becomes of it later changes nothing here.
+CUresult add_child_graph(CUgraphNode* out, CUgraph parent, const CUgraphNode* dependencies, std::size_t count,
+                         CUgraph child) {
+  const Graph* graph = driver().graphs.find(child);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  GraphNode node;
+  node.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  node.child = clone_graph(*graph);
+  if (node.child == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Graph* const copy = node.child;
+  const CUresult result = add_node(out, parent, dependencies, count, std::move(node));
+  if (result != CUDA_SUCCESS) destroy_graph(copy);
+  return result;
+}
+
 template <class Params>
 CUresult get_kernel_params(CUgraphNode handle, Params* params) {
   const GraphNode* node = driver().graph_nodes.find(handle);
@@ -199,6 +214,21 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGrap
                                          size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_TRACED(cuGraphAddKernelNode_v2, (phGraphNode, hGraph, dependencies, numDependencies, nodeParams),
              { return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams); });
+}
+
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                          size_t numDependencies, CUgraph childGraph) {
+  SIM_TRACED(cuGraphAddChildGraphNode, (phGraphNode, hGraph, dependencies, numDependencies, childGraph),
+             { return add_child_graph(phGraphNode, hGraph, dependencies, numDependencies, childGraph); });
+}
+
+CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
+  SIM_TRACED(cuGraphChildGraphNodeGetGraph, (hNode, phGraph), {
+    const GraphNode* node = driver().graph_nodes.find(hNode);
+    if (node == nullptr || node->child == nullptr || phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *phGraph = reinterpret_cast<CUgraph>(node->child);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {

@@ -9,33 +9,6 @@ using namespace gpuflight::sim;
 
 namespace {
 
-enum class Place { kDevice, kHost, kManaged };
-
-CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place) {
-  Context* context = nullptr;
-  if (const CUresult error = current_context(&context)) return error;
-  if (const CUresult error = check_unsafe_call()) return error;
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Driver& d = driver();
-  const std::lock_guard lock(d.mutex);
-  const bool on_device = place != Place::kHost;
-  std::int64_t& used = d.used_bytes[static_cast<std::size_t>(context->device)];
-  if (on_device && used + static_cast<std::int64_t>(bytes) > sim_config().board.global_bytes) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  void* storage = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (storage == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  Allocation a;
-  a.bytes = bytes;
-  a.type = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  a.managed = place == Place::kManaged;
-  a.context = context;
-  *out = reinterpret_cast<std::uintptr_t>(storage);
-  d.allocations.emplace(*out, a);
-  if (on_device) used += static_cast<std::int64_t>(bytes);
-  return CUDA_SUCCESS;
-}
-
 CUresult release(std::uintptr_t address, bool host) {
   if (address == 0) return CUDA_SUCCESS;
   Context* context = nullptr;
@@ -78,55 +51,91 @@ std::int64_t transfer_ns(std::size_t bytes, std::int64_t bytes_per_us) {
 constexpr std::int64_t kPcieBytesPerUs = 25'000;
 constexpr std::int64_t kDeviceBytesPerUs = 1'000'000;
 
+// How a copy or a fill was called.
+struct Call {
+  CUstream stream = nullptr;
+  bool per_thread = false;
+  bool async = false;
+  bool wait = false;  // until it is done: copies from and to the host
+  std::uint32_t correlation = 0;
+};
+
 // One copy or fill: queues its time, does the work at once (nothing but the clock runs later), waits if asked.
 template <class Work>
-CUresult transfer(CUstream handle, bool per_thread, bool wait, CUgraphNodeType type, std::int64_t duration_ns,
-                  Work&& work) {
+CUresult transfer(const Call& call, CUgraphNodeType type, std::int64_t duration_ns, Transfer what, Work&& work) {
   Context* context = nullptr;
   if (const CUresult error = current_context(&context)) return error;
   Stream* stream = nullptr;
-  if (const CUresult error = find_stream(*context, handle, per_thread, &stream)) return error;
-  if (wait) {
+  if (const CUresult error = find_stream(*context, call.stream, call.per_thread, &stream)) return error;
+  if (call.wait) {
     if (const CUresult error = check_unsafe_call()) return error;
   }
+  what.async = call.async;
   const bool captured = stream->capturing.load(std::memory_order_acquire);
-  if (const CUresult error = run_work(*stream, type, duration_ns)) return error;
+  if (const CUresult error = run_work(*stream, type, duration_ns, what, call.correlation)) return error;
   if (!captured) work();
-  if (!wait) return CUDA_SUCCESS;
+  if (!call.wait) return CUDA_SUCCESS;
   wait_until(*stream->context, stream->end_ns.load(std::memory_order_relaxed));
   return sticky_error(*stream->context);
 }
 
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
-CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, bool check_to, bool check_from, CUstream stream,
-              bool per_thread, bool wait) {
+// Host or device on each side; between two devices it is a peer copy.
+CUpti_ActivityMemcpyKind copy_kind(const MemoryAt& to, const MemoryAt& from) {
+  if (to.device < 0) return from.device < 0 ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOH : CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+  if (from.device < 0) return CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+  return to.device == from.device ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOD : CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+}
+
+CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, bool check_to, bool check_from, const Call& call) {
   if (check_to) {
     if (const CUresult error = check_range(to, bytes)) return error;
   }
   if (check_from) {
     if (const CUresult error = check_range(from, bytes)) return error;
   }
-  const bool inside = check_to && check_from;
-  return transfer(stream, per_thread, wait, CU_GRAPH_NODE_TYPE_MEMCPY,
-                  transfer_ns(bytes, inside ? kDeviceBytesPerUs : kPcieBytesPerUs),
+  const MemoryAt at_to = memory_at(to), at_from = memory_at(from);
+  Transfer what;
+  what.kind = copy_kind(at_to, at_from);
+  what.source = at_from.kind;
+  what.destination = at_to.kind;
+  what.bytes = bytes;
+  what.source_device = static_cast<std::uint32_t>(std::max(at_from.device, 0));
+  what.destination_device = static_cast<std::uint32_t>(std::max(at_to.device, 0));
+  const bool inside = what.kind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
+  return transfer(call, CU_GRAPH_NODE_TYPE_MEMCPY,
+                  transfer_ns(bytes, inside ? kDeviceBytesPerUs : kPcieBytesPerUs), what,
                   [&] { std::memmove(pointer(to), pointer(from), bytes); });
 }
 
 CUdeviceptr address(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
 
 template <class Unit>
-CUresult fill(CUdeviceptr to, Unit value, std::size_t count, CUstream stream, bool per_thread, bool wait) {
+CUresult fill(CUdeviceptr to, Unit value, std::size_t count, const Call& call) {
   const std::size_t bytes = count * sizeof(Unit);
   if (const CUresult error = check_range(to, bytes)) return error;
-  return transfer(stream, per_thread, wait, CU_GRAPH_NODE_TYPE_MEMSET, transfer_ns(bytes, kDeviceBytesPerUs),
+  Transfer what;
+  what.destination = memory_at(to).kind;
+  what.bytes = bytes;
+  what.value = value;
+  return transfer(call, CU_GRAPH_NODE_TYPE_MEMSET, transfer_ns(bytes, kDeviceBytesPerUs), what,
                   [&] { std::fill_n(static_cast<Unit*>(pointer(to)), count, value); });
 }
 
 // Unified addressing: what kind each side is, decides.
-CUresult copy_any(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream, bool per_thread, bool wait) {
-  return copy(to, from, bytes, check_range(to, 1) == CUDA_SUCCESS, check_range(from, 1) == CUDA_SUCCESS, stream,
-              per_thread, wait);
+CUresult copy_any(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, const Call& call) {
+  return copy(to, from, bytes, check_range(to, 1) == CUDA_SUCCESS, check_range(from, 1) == CUDA_SUCCESS, call);
+}
+
+// The driver checks the contexts, not that the memory is theirs.
+CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                      std::size_t bytes, const Call& call) {
+  Driver& d = driver();
+  if (d.contexts.find(to_context) == nullptr || d.contexts.find(from_context) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return copy(to, from, bytes, true, true, call);
 }
 
 CUresult allocate_on_stream(CUdeviceptr* out, std::size_t bytes, CUstream handle, bool per_thread) {
@@ -165,6 +174,39 @@ CUresult ask_pointer(void* data, CUpointer_attribute attribute, CUdeviceptr ptr)
 
 namespace gpuflight::sim {
 
+CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place) {
+  Context* context = nullptr;
+  if (const CUresult error = current_context(&context)) return error;
+  if (const CUresult error = check_unsafe_call()) return error;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Driver& d = driver();
+  const std::lock_guard lock(d.mutex);
+  const bool on_device = place != Place::kHost;
+  std::int64_t& used = d.used_bytes[static_cast<std::size_t>(context->device)];
+  if (on_device && used + static_cast<std::int64_t>(bytes) > sim_config().board.global_bytes) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  void* storage = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (storage == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  Allocation a;
+  a.bytes = bytes;
+  a.type = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  a.managed = place == Place::kManaged;
+  a.context = context;
+  *out = reinterpret_cast<std::uintptr_t>(storage);
+  d.allocations.emplace(*out, a);
+  if (on_device) used += static_cast<std::int64_t>(bytes);
+  return CUDA_SUCCESS;
+}
+
+MemoryAt memory_at(std::uintptr_t address) {
+  std::uintptr_t base = 0;
+  Allocation a;
+  if (find_allocation(address, &base, &a) != CUDA_SUCCESS) return {};
+  if (a.type == CU_MEMORYTYPE_HOST) return {CUPTI_ACTIVITY_MEMORY_KIND_PINNED, -1};
+  return {a.managed ? CUPTI_ACTIVITY_MEMORY_KIND_MANAGED : CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, a.context->device};
+}
+
 void free_allocation(Driver& d, std::uintptr_t address, const Allocation& a) {
   if (a.type == CU_MEMORYTYPE_DEVICE) {
     d.used_bytes[static_cast<std::size_t>(a.context->device)] -= static_cast<std::int64_t>(a.bytes);
@@ -175,65 +217,80 @@ void free_allocation(Driver& d, std::uintptr_t address, const Allocation& a) {
 }  // namespace gpuflight::sim
 
 // Synchronous copies have _ptds forms, asynchronous ones _ptsz: SYNC and ASYNC are those suffixes.
+#define SIM_WAITING(PER_THREAD) (Call{nullptr, PER_THREAD, false, true, call.correlation})
+#define SIM_RETURNING(PER_THREAD) (Call{nullptr, PER_THREAD, false, false, call.correlation})
+#define SIM_ASYNC(PER_THREAD) (Call{hStream, PER_THREAD, true, false, call.correlation})
 #define SIM_MEMORY_FORMS(SYNC, ASYNC, PER_THREAD)                                                                     \
   CUresult CUDAAPI cuMemcpyHtoD_v2##SYNC(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {              \
     SIM_TRACED(cuMemcpyHtoD_v2##SYNC, (dstDevice, srcHost, ByteCount),                                                \
-               { return copy(dstDevice, address(srcHost), ByteCount, true, false, nullptr, PER_THREAD, true); });     \
+               { return copy(dstDevice, address(srcHost), ByteCount, true, false, SIM_WAITING(PER_THREAD)); });       \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyDtoH_v2##SYNC(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {                    \
     SIM_TRACED(cuMemcpyDtoH_v2##SYNC, (dstHost, srcDevice, ByteCount),                                                \
-               { return copy(address(dstHost), srcDevice, ByteCount, false, true, nullptr, PER_THREAD, true); });     \
+               { return copy(address(dstHost), srcDevice, ByteCount, false, true, SIM_WAITING(PER_THREAD)); });       \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyDtoD_v2##SYNC(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {            \
     SIM_TRACED(cuMemcpyDtoD_v2##SYNC, (dstDevice, srcDevice, ByteCount),                                              \
-               { return copy(dstDevice, srcDevice, ByteCount, true, true, nullptr, PER_THREAD, false); });            \
+               { return copy(dstDevice, srcDevice, ByteCount, true, true, SIM_RETURNING(PER_THREAD)); });             \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpy##SYNC(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {                               \
     SIM_TRACED(cuMemcpy##SYNC, (dst, src, ByteCount),                                                                 \
-               { return copy_any(dst, src, ByteCount, nullptr, PER_THREAD, true); });                                 \
+               { return copy_any(dst, src, ByteCount, SIM_WAITING(PER_THREAD)); });                                   \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD8_v2##SYNC(CUdeviceptr dstDevice, unsigned char uc, size_t N) {                           \
     SIM_TRACED(cuMemsetD8_v2##SYNC, (dstDevice, uc, N),                                                               \
-               { return fill(dstDevice, uc, N, nullptr, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, uc, N, SIM_RETURNING(PER_THREAD)); });                                        \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD16_v2##SYNC(CUdeviceptr dstDevice, unsigned short us, size_t N) {                         \
     SIM_TRACED(cuMemsetD16_v2##SYNC, (dstDevice, us, N),                                                              \
-               { return fill(dstDevice, us, N, nullptr, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, us, N, SIM_RETURNING(PER_THREAD)); });                                        \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD32_v2##SYNC(CUdeviceptr dstDevice, unsigned int ui, size_t N) {                           \
     SIM_TRACED(cuMemsetD32_v2##SYNC, (dstDevice, ui, N),                                                              \
-               { return fill(dstDevice, ui, N, nullptr, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, ui, N, SIM_RETURNING(PER_THREAD)); });                                        \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyHtoDAsync_v2##ASYNC(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,          \
                                                CUstream hStream) {                                                    \
     SIM_TRACED(cuMemcpyHtoDAsync_v2##ASYNC, (dstDevice, srcHost, ByteCount, hStream),                                 \
-               { return copy(dstDevice, address(srcHost), ByteCount, true, false, hStream, PER_THREAD, false); });    \
+               { return copy(dstDevice, address(srcHost), ByteCount, true, false, SIM_ASYNC(PER_THREAD)); });         \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyDtoHAsync_v2##ASYNC(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,                \
                                                CUstream hStream) {                                                    \
     SIM_TRACED(cuMemcpyDtoHAsync_v2##ASYNC, (dstHost, srcDevice, ByteCount, hStream),                                 \
-               { return copy(address(dstHost), srcDevice, ByteCount, false, true, hStream, PER_THREAD, false); });    \
+               { return copy(address(dstHost), srcDevice, ByteCount, false, true, SIM_ASYNC(PER_THREAD)); });         \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyDtoDAsync_v2##ASYNC(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,        \
                                                CUstream hStream) {                                                    \
     SIM_TRACED(cuMemcpyDtoDAsync_v2##ASYNC, (dstDevice, srcDevice, ByteCount, hStream),                               \
-               { return copy(dstDevice, srcDevice, ByteCount, true, true, hStream, PER_THREAD, false); });            \
+               { return copy(dstDevice, srcDevice, ByteCount, true, true, SIM_ASYNC(PER_THREAD)); });                 \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemcpyAsync##ASYNC(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {       \
     SIM_TRACED(cuMemcpyAsync##ASYNC, (dst, src, ByteCount, hStream),                                                  \
-               { return copy_any(dst, src, ByteCount, hStream, PER_THREAD, false); });                                \
+               { return copy_any(dst, src, ByteCount, SIM_ASYNC(PER_THREAD)); });                                     \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD8Async##ASYNC(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {      \
     SIM_TRACED(cuMemsetD8Async##ASYNC, (dstDevice, uc, N, hStream),                                                   \
-               { return fill(dstDevice, uc, N, hStream, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, uc, N, SIM_ASYNC(PER_THREAD)); });                                            \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD16Async##ASYNC(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {    \
     SIM_TRACED(cuMemsetD16Async##ASYNC, (dstDevice, us, N, hStream),                                                  \
-               { return fill(dstDevice, us, N, hStream, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, us, N, SIM_ASYNC(PER_THREAD)); });                                            \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemsetD32Async##ASYNC(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {      \
     SIM_TRACED(cuMemsetD32Async##ASYNC, (dstDevice, ui, N, hStream),                                                  \
-               { return fill(dstDevice, ui, N, hStream, PER_THREAD, false); });                                       \
+               { return fill(dstDevice, ui, N, SIM_ASYNC(PER_THREAD)); });                                            \
+  }                                                                                                                   \
+  CUresult CUDAAPI cuMemcpyPeer##SYNC(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,             \
+                                      CUcontext srcContext, size_t ByteCount) {                                       \
+    SIM_TRACED(cuMemcpyPeer##SYNC, (dstDevice, dstContext, srcDevice, srcContext, ByteCount), {                       \
+      return copy_between(dstDevice, dstContext, srcDevice, srcContext, ByteCount, SIM_RETURNING(PER_THREAD));        \
+    });                                                                                                               \
+  }                                                                                                                   \
+  CUresult CUDAAPI cuMemcpyPeerAsync##ASYNC(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,       \
+                                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {               \
+    SIM_TRACED(cuMemcpyPeerAsync##ASYNC, (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream), {        \
+      return copy_between(dstDevice, dstContext, srcDevice, srcContext, ByteCount, SIM_ASYNC(PER_THREAD));            \
+    });                                                                                                               \
   }                                                                                                                   \
   CUresult CUDAAPI cuMemAllocAsync##ASYNC(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {                     \
     SIM_TRACED(cuMemAllocAsync##ASYNC, (dptr, bytesize, hStream),                                                     \

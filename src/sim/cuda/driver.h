@@ -108,6 +108,15 @@ Context* create_context(int device, unsigned flags, bool primary);
 void destroy_context(Context* context);
 Stream* create_stream(Context& context, unsigned flags, int priority);
 void destroy_stream(Stream* stream);
+// What CUPTI calls the memory there, and whose it is; memory that nobody allocated here is pageable.
+struct MemoryAt {
+  CUpti_ActivityMemoryKind kind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+  int device = -1;  // of device memory
+};
+MemoryAt memory_at(std::uintptr_t address);
+// New memory in the current context.
+enum class Place { kDevice, kHost, kManaged };
+CUresult allocate(std::uintptr_t* out, std::size_t bytes, Place place);
 // Caller holds d.mutex and takes it out of the table.
 void free_allocation(Driver& d, std::uintptr_t address, const Allocation& a);
 Module* load_module(Context& context, const ModuleImage& image, const void* text,
@@ -127,7 +136,8 @@ int occupancy_blocks(const KernelState& kernel, int block_threads, std::size_t d
 CUresult run_launch(Context& context, Stream& stream, const KernelLaunch& launch, std::uint32_t correlation,
                     CUfunction func);
 // Work without a kernel on a stream (copies, fills, host functions).
-CUresult run_work(Stream& stream, CUgraphNodeType type, std::int64_t duration_ns);
+CUresult run_work(Stream& stream, CUgraphNodeType type, std::int64_t duration_ns, const Transfer& transfer = {},
+                  std::uint32_t correlation = 0);
 CUresult run_graph(Context& context, Stream& stream, GraphExec& exec, std::uint32_t correlation);
 // Reserves the next free [start, start + duration) of the stream's timeline.
 std::int64_t occupy_timeline(Stream& stream, std::int64_t duration_ns, std::int64_t not_before_ns);

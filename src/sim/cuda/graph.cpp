@@ -28,7 +28,10 @@ Graph* create_graph() {
 void destroy_graph(Graph* graph) {
   fire_graph(CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING, about(graph));
   Driver& d = driver();
-  for (GraphNode* node : graph->nodes) d.graph_nodes.destroy(node);
+  for (GraphNode* node : graph->nodes) {
+    if (node->child != nullptr) destroy_graph(node->child);
+    d.graph_nodes.destroy(node);
+  }
   d.graphs.destroy(graph);
 }
 
@@ -65,30 +68,87 @@ std::optional<std::vector<GraphNode*>> sorted_nodes(const Graph& graph) {
   return sorted;
 }
 
+Graph* clone_graph(const Graph& graph) {
+  const auto sorted = sorted_nodes(graph);
+  Graph* copy = sorted ? create_graph() : nullptr;
+  if (copy == nullptr) return nullptr;
+  std::map<const GraphNode*, GraphNode*> copies;
+  for (const GraphNode* node : *sorted) {
+    GraphNode fresh = *node;
+    for (GraphNode*& dependency : fresh.dependencies) dependency = copies.at(dependency);
+    if (node->child != nullptr) fresh.child = clone_graph(*node->child);
+    copies[node] = add_graph_node(*copy, std::move(fresh));
+  }
+  return copy;
+}
+
+namespace {
+
+struct FlatNode {
+  GraphNode* node = nullptr;
+  std::vector<std::size_t> dependencies;  // indices, all smaller than its own
+};
+
+// Adds the graph's nodes, those of child graphs in their place; none begins before those of `before` have ended.
+// Returns what ends last; nullopt: there is a circle.
+std::optional<std::vector<std::size_t>> flatten(const Graph& graph, const std::vector<std::size_t>& before,
+                                                std::vector<FlatNode>& out) {
+  const auto sorted = sorted_nodes(graph);
+  if (!sorted) return std::nullopt;
+  std::map<const GraphNode*, std::vector<std::size_t>> ends;  // of a child graph several
+  std::set<const GraphNode*> waited_for;
+  for (GraphNode* node : *sorted) {
+    std::vector<std::size_t> dependencies = node->dependencies.empty() ? before : std::vector<std::size_t>{};
+    for (const GraphNode* dependency : node->dependencies) {
+      waited_for.insert(dependency);
+      dependencies.insert(dependencies.end(), ends[dependency].begin(), ends[dependency].end());
+    }
+    if (node->child != nullptr) {
+      const auto last = flatten(*node->child, dependencies, out);
+      if (!last) return std::nullopt;
+      ends[node] = last->empty() ? dependencies : *last;
+    } else {
+      ends[node] = {out.size()};
+      out.push_back({node, std::move(dependencies)});
+    }
+  }
+  std::vector<std::size_t> last;
+  for (const GraphNode* node : *sorted) {
+    if (!waited_for.contains(node)) last.insert(last.end(), ends[node].begin(), ends[node].end());
+  }
+  return last;
+}
+
+void take_parameters(ExecNode& to, const GraphNode& from) {
+  to.launch = from.launch;
+  to.keep_alive = from.keep_alive;
+  to.transfer = from.transfer;
+  to.duration_ns = from.duration_ns;
+}
+
+}  // namespace
+
 CUresult instantiate_graph(const Graph& graph, unsigned long long flags, GraphExec** out) {
   Driver& d = driver();
   CUpti_GraphData data = about(&graph);
   fire_graph(CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATE_STARTING, data);
-  const auto sorted = sorted_nodes(graph);
-  if (!sorted) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<FlatNode> nodes;
+  if (!flatten(graph, {}, nodes)) return CUDA_ERROR_INVALID_VALUE;
   GraphExec* exec = d.graph_execs.create();
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   exec->id = d.next_graph.fetch_add(1, std::memory_order_relaxed);
   exec->flags = flags;
-  std::map<const GraphNode*, std::size_t> index;
-  for (GraphNode* node : *sorted) {
+  for (FlatNode& node : nodes) {
     ExecNode copy;
     copy.id = d.next_node.fetch_add(1, std::memory_order_relaxed);
-    copy.original = node;
-    copy.type = node->type;
-    copy.launch = node->launch;
-    copy.keep_alive = node->keep_alive;
-    copy.duration_ns = node->duration_ns;
-    for (const GraphNode* dependency : node->dependencies) copy.dependencies.push_back(index.at(dependency));
-    index[node] = exec->nodes.size();
+    copy.original = node.node;
+    copy.type = node.node->type;
+    take_parameters(copy, *node.node);
+    copy.dependencies = std::move(node.dependencies);
     exec->nodes.push_back(std::move(copy));
   }
   data.graphExec = reinterpret_cast<CUgraphExec>(exec);
+  hooks().graph_instantiated.store(true, std::memory_order_relaxed);
   fire_graph(CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, data);
   *out = exec;
   return CUDA_SUCCESS;
@@ -103,19 +163,13 @@ void destroy_graph_exec(GraphExec* exec) {
 
 // Takes over the parameters of a graph of the same shape.
 bool update_graph_exec(GraphExec& exec, const Graph& graph) {
-  const auto sorted = sorted_nodes(graph);
-  if (!sorted || sorted->size() != exec.nodes.size()) return false;
+  std::vector<FlatNode> nodes;
+  if (!flatten(graph, {}, nodes) || nodes.size() != exec.nodes.size()) return false;
   const std::lock_guard lock(exec.mutex);
-  for (std::size_t i = 0; i < sorted->size(); ++i) {
-    if ((*sorted)[i]->type != exec.nodes[i].type) return false;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].node->type != exec.nodes[i].type) return false;
   }
-  for (std::size_t i = 0; i < sorted->size(); ++i) {
-    const GraphNode& from = *(*sorted)[i];
-    ExecNode& to = exec.nodes[i];
-    to.launch = from.launch;
-    to.keep_alive = from.keep_alive;
-    to.duration_ns = from.duration_ns;
-  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) take_parameters(exec.nodes[i], *nodes[i].node);
   return true;
 }
 

@@ -17,6 +17,8 @@ struct KernelNodeParams {
   unsigned shared = 0;
 };
 
+// With copies of its child graphs. nullptr: no room, or a circle.
+Graph* clone_graph(const Graph& graph);
 CUresult instantiate_graph(const Graph& graph, unsigned long long flags, GraphExec** out);
 void destroy_graph_exec(GraphExec* exec);
 bool update_graph_exec(GraphExec& exec, const Graph& graph);

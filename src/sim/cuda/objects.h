@@ -5,6 +5,8 @@
 
 #include "sim/cuda/driver_headers.h"
 
+#include <cupti_activity.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -71,6 +73,17 @@ struct KernelLaunch {
   bool cooperative = false;
 };
 
+// A copy or a fill, and what CUPTI tells of it.
+struct Transfer {
+  CUpti_ActivityMemcpyKind kind = CUPTI_ACTIVITY_MEMCPY_KIND_UNKNOWN;
+  CUpti_ActivityMemoryKind source = CUPTI_ACTIVITY_MEMORY_KIND_UNKNOWN;
+  CUpti_ActivityMemoryKind destination = CUPTI_ACTIVITY_MEMORY_KIND_UNKNOWN;
+  std::uint64_t bytes = 0;
+  std::uint32_t value = 0;  // of fills
+  bool async = false;       // as called
+  std::uint32_t source_device = 0, destination_device = 0;
+};
+
 struct GraphNode {
   std::uint64_t id = 0;
   Graph* graph = nullptr;
@@ -79,7 +92,9 @@ struct GraphNode {
   std::shared_ptr<KernelState> keep_alive;  // a node may outlive its module
   CUfunction func = nullptr;
   CUkernel kern = nullptr;
-  std::int64_t duration_ns = 0;            // copies and fills
+  Transfer transfer;                       // copies and fills
+  std::int64_t duration_ns = 0;
+  Graph* child = nullptr;                  // child graphs: a copy of its own
   std::vector<GraphNode*> dependencies;
 };
 
@@ -94,6 +109,7 @@ struct ExecNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   KernelLaunch launch;
   std::shared_ptr<KernelState> keep_alive;
+  Transfer transfer;
   std::int64_t duration_ns = 0;
   std::vector<std::size_t> dependencies;  // indices, all smaller than its own
   bool enabled = true;

@@ -108,17 +108,37 @@ std::int64_t occupy_timeline(Stream& stream, std::int64_t duration_ns, std::int6
   return start;
 }
 
-void report_kernel(const Stream& stream, const KernelLaunch& launch, std::uint32_t correlation, std::int64_t start_ns,
-                   std::int64_t end_ns, std::uint64_t node_id, std::uint32_t graph_id) {
-  const auto on_kernel = hooks().on_kernel.load(std::memory_order_acquire);
-  if (on_kernel == nullptr) return;
-  const Context& context = *stream.context;
-  KernelExecution e;
-  e.name = launch.state->name;
+namespace {
+
+struct Placement {
+  const Stream& stream;
+  std::uint32_t correlation = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::uint64_t node_id = 0;
+  std::uint32_t graph_id = 0;
+};
+
+template <class Work>
+Work execution_at(const Placement& place) {
+  const Context& context = *place.stream.context;
+  Work e;
   e.device = static_cast<std::uint32_t>(context.device);
   e.context_uid = context.uid;
-  e.stream_id = stream.id;
-  e.correlation = correlation;
+  e.stream_id = place.stream.id;
+  e.correlation = place.correlation;
+  e.start_ns = place.start_ns;
+  e.end_ns = place.end_ns;
+  e.graph_node_id = place.node_id;
+  e.graph_id = place.graph_id;
+  e.context_error = context.error;
+  return e;
+}
+
+void report_kernel(const Placement& place, const KernelLaunch& launch) {
+  const auto on_kernel = hooks().on_kernel.load(std::memory_order_acquire);
+  if (on_kernel == nullptr) return;
+  auto e = execution_at<KernelExecution>(place);
+  e.name = launch.state->name;
   for (int i = 0; i < 3; ++i) {
     e.grid[i] = launch.grid[i];
     e.block[i] = launch.block[i];
@@ -129,13 +149,45 @@ void report_kernel(const Stream& stream, const KernelLaunch& launch, std::uint32
   e.dynamic_shared_bytes = static_cast<std::int32_t>(launch.dynamic_shared_bytes);
   e.local_bytes = launch.state->image.local_bytes;
   e.carveout = launch.carveout >= 0 ? launch.carveout : launch.state->carveout.load(std::memory_order_relaxed);
-  e.start_ns = start_ns;
-  e.end_ns = end_ns;
-  e.graph_node_id = node_id;
-  e.graph_id = graph_id;
-  e.context_error = context.error;
+  e.cooperative = launch.cooperative;
   on_kernel(e);
 }
+
+void report_copy(const Placement& place, const Transfer& transfer) {
+  const auto on_copy = hooks().on_copy.load(std::memory_order_acquire);
+  if (on_copy == nullptr) return;
+  auto e = execution_at<CopyExecution>(place);
+  e.kind = transfer.kind;
+  e.source = transfer.source;
+  e.destination = transfer.destination;
+  e.bytes = transfer.bytes;
+  e.async = transfer.async;
+  e.source_device = transfer.source_device;
+  e.destination_device = transfer.destination_device;
+  on_copy(e);
+}
+
+void report_fill(const Placement& place, const Transfer& transfer) {
+  const auto on_fill = hooks().on_fill.load(std::memory_order_acquire);
+  if (on_fill == nullptr) return;
+  auto e = execution_at<FillExecution>(place);
+  e.memory = transfer.destination;
+  e.bytes = transfer.bytes;
+  e.value = transfer.value;
+  e.async = transfer.async;
+  on_fill(e);
+}
+
+void report_work(const Placement& place, CUgraphNodeType type, const KernelLaunch& launch, const Transfer& transfer) {
+  switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: report_kernel(place, launch); return;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: report_copy(place, transfer); return;
+    case CU_GRAPH_NODE_TYPE_MEMSET: report_fill(place, transfer); return;
+    default: return;
+  }
+}
+
+}  // namespace
 
 CUresult run_launch(Context& context, Stream& stream, const KernelLaunch& launch, std::uint32_t correlation,
                     CUfunction func) {
@@ -158,20 +210,23 @@ CUresult run_launch(Context& context, Stream& stream, const KernelLaunch& launch
   const std::int64_t duration = duration_of(launch);
   const std::int64_t start = occupy_timeline(stream, duration, 0);
   const std::int64_t end = std::min(start, kForeverNs) + duration;
-  report_kernel(stream, launch, correlation, start, end, 0, 0);
+  report_kernel({stream, correlation, start, end}, launch);
   if (sticky != 0) kill_context(context, sticky, end);
   return CUDA_SUCCESS;
 }
 
-CUresult run_work(Stream& stream, CUgraphNodeType type, std::int64_t duration_ns) {
+CUresult run_work(Stream& stream, CUgraphNodeType type, std::int64_t duration_ns, const Transfer& transfer,
+                  std::uint32_t correlation) {
   if (stream.capturing.load(std::memory_order_acquire)) {
     GraphNode node;
     node.type = type;
+    node.transfer = transfer;
     node.duration_ns = duration_ns;
     return capture_node(stream, std::move(node));
   }
   if (const CUresult error = check_implicit_dependency(stream, true)) return error;
-  occupy_timeline(stream, duration_ns, 0);
+  const std::int64_t start = occupy_timeline(stream, duration_ns, 0);
+  report_work({stream, correlation, start, start + duration_ns}, type, {}, transfer);
   return CUDA_SUCCESS;
 }
 
@@ -179,24 +234,34 @@ CUresult run_graph(Context& context, Stream& stream, GraphExec& exec, std::uint3
   int sticky = 0;
   if (const CUresult error = faults_of_launch(&sticky)) return error;
   const std::lock_guard lock(exec.mutex);
+  const auto duration = [](const ExecNode& node) {
+    if (!node.enabled) return std::int64_t{0};
+    return node.type == CU_GRAPH_NODE_TYPE_KERNEL ? duration_of(node.launch) : node.duration_ns;
+  };
   // Nodes without a path between them overlap; the whole graph is one piece of the stream's work.
   std::vector<std::int64_t> end(exec.nodes.size(), 0);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < exec.nodes.size(); ++i) {
     const ExecNode& node = exec.nodes[i];
     for (const std::size_t d : node.dependencies) end[i] = std::max(end[i], end[d]);
-    const bool is_kernel = node.type == CU_GRAPH_NODE_TYPE_KERNEL;
-    if (node.enabled) end[i] += is_kernel ? duration_of(node.launch) : node.duration_ns;
-    end[i] = std::min(end[i], kForeverNs);
+    end[i] = std::min(end[i] + duration(node), kForeverNs);
     total = std::max(total, end[i]);
   }
   const std::int64_t start = occupy_timeline(stream, total, 0);
+  const auto on_graph = hooks().on_graph.load(std::memory_order_acquire);
+  if (on_graph != nullptr) {
+    on_graph(execution_at<GraphExecution>({stream, correlation, start, start + total, 0, exec.id}));
+  }
   for (std::size_t i = 0; i < exec.nodes.size(); ++i) {
     const ExecNode& node = exec.nodes[i];
-    if (node.type != CU_GRAPH_NODE_TYPE_KERNEL || !node.enabled) continue;
-    const std::int64_t duration = duration_of(node.launch);
-    report_kernel(stream, node.launch, correlation, start + end[i] - duration, start + end[i], node.id, exec.id);
-    if (node.launch.state->image.fault != 0) kill_context(context, node.launch.state->image.fault, start + end[i]);
+    if (!node.enabled) continue;
+    const std::int64_t until = start + end[i];
+    if (on_graph == nullptr) {
+      report_work({stream, correlation, until - duration(node), until, node.id, exec.id}, node.type, node.launch,
+                  node.transfer);
+    }
+    const bool faulty = node.type == CU_GRAPH_NODE_TYPE_KERNEL && node.launch.state->image.fault != 0;
+    if (faulty) kill_context(context, node.launch.state->image.fault, until);
   }
   if (sticky != 0) kill_context(context, sticky, start + total);
   return CUDA_SUCCESS;

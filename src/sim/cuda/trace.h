@@ -58,7 +58,7 @@ inline CUresult traced(CUpti_driver_api_trace_cbid cbid, const char* name, MakeS
     return call_with_callbacks(cbid, name, make_symbol, make_params, body);
   }
   // Activity records need ids also where no callback is on.
-  if (h.on_kernel.load(std::memory_order_relaxed) != nullptr) [[unlikely]] return body(TracedCall{new_correlation()});
+  if (h.activity.load(std::memory_order_relaxed)) [[unlikely]] return body(TracedCall{new_correlation()});
   return body(TracedCall{});
 }
 

@@ -20,23 +20,7 @@ std::int64_t read_clock(clockid_t clock) {
 }
 std::int64_t now_ns() { return read_clock(CLOCK_MONOTONIC); }
 
-// The newest struct this was built with; older ones are prefixes of it, newer ones it with more behind.
-using Newest = CUpti_ActivityKernel10;
-static_assert(offsetof(Newest, start) == 16 && offsetof(Newest, end) == 24 && offsetof(Newest, correlationId) == 92);
-static_assert(offsetof(Newest, name) == 104);
-static_assert(offsetof(Newest, graphNodeId) == 144 && offsetof(Newest, graphId) == 156);
-static_assert(offsetof(CUpti_ActivityKernel9, maxActiveClusters) == offsetof(Newest, maxActiveClusters));
-static_assert(offsetof(CUpti_ActivityKernel8, localMemoryTotal_v2) == offsetof(Newest, localMemoryTotal_v2));
-
 }  // namespace
-
-std::size_t kernel_record_bytes(std::uint32_t version) {
-  if (version < 19) return sizeof(CUpti_ActivityKernel8);       // 11.8 and older
-  if (version < 130000) return sizeof(CUpti_ActivityKernel9);   // 12.x
-  if (version < 130200) return sizeof(CUpti_ActivityKernel10);  // 13.0, 13.1
-  // 13.2 and 13.3 have Kernel11 and Kernel12, which no header here describes: only that they are longer is imitated.
-  return sizeof(CUpti_ActivityKernel10) + (version < 130300 ? 16 : 32);
-}
 
 ActivityRecorder& ActivityRecorder::instance() {
   static ActivityRecorder& recorder = *new ActivityRecorder;
@@ -95,7 +79,10 @@ std::uint64_t ActivityRecorder::client_time(std::int64_t monotonic_ns) const {
   return static_cast<std::uint64_t>(monotonic_ns + clock_offset_.load(std::memory_order_relaxed));
 }
 
+bool ActivityRecorder::simulated(CUpti_ActivityKind kind) { return record_bytes(kind, 0) != 0; }
+
 void ActivityRecorder::enable(CUpti_ActivityKind kind, bool on) {
+  if (!simulated(kind)) return;
   const std::lock_guard lock(mutex_);
   if (on) {
     enabled_.insert(kind);
@@ -104,38 +91,68 @@ void ActivityRecorder::enable(CUpti_ActivityKind kind, bool on) {
   } else {
     enabled_.erase(kind);
   }
-  const bool kernels =
-      enabled_.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) || enabled_.contains(CUPTI_ACTIVITY_KIND_KERNEL);
-  void (*const on_kernel)(const KernelExecution&) = [](const KernelExecution& k) { instance().record(k); };
-  gpuflight_sim_hooks()->on_kernel.store(kernels ? on_kernel : nullptr);
+  set_hooks();
+}
+
+// Caller holds mutex_.
+void ActivityRecorder::set_hooks() {
+  SimHooks& hooks = *gpuflight_sim_hooks();
+  const auto any_of = [this](auto... kinds) { return (enabled_.contains(kinds) || ...); };
+  const auto set = [](auto& hook, bool on, auto* function) { hook.store(on ? function : nullptr); };
+  peer_copies_.store(any_of(CUPTI_ACTIVITY_KIND_MEMCPY2));
+  plain_copies_.store(any_of(CUPTI_ACTIVITY_KIND_MEMCPY));
+  set(hooks.on_kernel, any_of(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_KERNEL),
+      +[](const KernelExecution& k) { instance().record(k); });
+  set(hooks.on_copy, any_of(CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2),
+      +[](const CopyExecution& c) { instance().record(c); });
+  set(hooks.on_fill, any_of(CUPTI_ACTIVITY_KIND_MEMSET), +[](const FillExecution& f) { instance().record(f); });
+  set(hooks.on_graph, any_of(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), +[](const GraphExecution& g) { instance().record(g); });
+  hooks.activity.store(!enabled_.empty());
 }
 
 void ActivityRecorder::record(const KernelExecution& kernel) {
+  store(make_record(kernel, gpuflight_sim_config()->cupti_version, static_cast<std::int64_t>(seen_.load())));
+}
+
+void ActivityRecorder::record(const CopyExecution& copy) {
+  const bool peer = kind_of(copy) == CUPTI_ACTIVITY_KIND_MEMCPY2;
+  if (!(peer ? peer_copies_ : plain_copies_).load(std::memory_order_relaxed)) return;
+  store(make_record(copy, gpuflight_sim_config()->cupti_version));
+}
+
+void ActivityRecorder::record(const FillExecution& fill) {
+  store(make_record(fill, gpuflight_sim_config()->cupti_version));
+}
+
+void ActivityRecorder::record(const GraphExecution& graph) {
+  store(make_record(graph, gpuflight_sim_config()->cupti_version));
+}
+
+void ActivityRecorder::store(const RawRecord& record) {
   const SimConfig& config = *gpuflight_sim_config();
   const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (config.drop_every != 0 && number % config.drop_every == 0) {
     dropped_.fetch_add(1);
     return;
   }
-  const std::size_t bytes = kernel_record_bytes(config.cupti_version);
   Shard& mine = shard();
   BufferPtr full;
   {
     const std::lock_guard lock(mine.mutex);
-    if (mine.current != nullptr && mine.current->has_room(bytes)) {
-      append(*mine.current, kernel);
+    if (mine.current != nullptr && mine.current->has_room(record.bytes)) {
+      append(*mine.current, record);
       return;
     }
     full = std::move(mine.current);
   }
   if (full != nullptr) retire(std::move(full));
   BufferPtr fresh = take_buffer();
-  if (fresh == nullptr || !fresh->has_room(bytes)) {
+  if (fresh == nullptr || !fresh->has_room(record.bytes)) {
     dropped_.fetch_add(1);
     if (fresh != nullptr) retire(std::move(fresh));
     return;
   }
-  append(*fresh, kernel);
+  append(*fresh, record);
   BufferPtr other;  // with one buffer for all threads, another thread may have been faster
   {
     const std::lock_guard lock(mine.mutex);
@@ -145,41 +162,14 @@ void ActivityRecorder::record(const KernelExecution& kernel) {
   if (other != nullptr) retire(std::move(other));
 }
 
-void ActivityRecorder::append(ActivityBuffer& buffer, const KernelExecution& kernel) {
-  const SimConfig& config = *gpuflight_sim_config();
-  Newest r;
-  std::memset(&r, 0, sizeof r);
-  r.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
-  r.registersPerThread = static_cast<std::uint16_t>(kernel.registers);
-  r.deviceId = kernel.device;
-  r.contextId = kernel.context_uid;
-  r.streamId = kernel.stream_id;
-  r.gridX = static_cast<std::int32_t>(kernel.grid[0]);
-  r.gridY = static_cast<std::int32_t>(kernel.grid[1]);
-  r.gridZ = static_cast<std::int32_t>(kernel.grid[2]);
-  r.blockX = static_cast<std::int32_t>(kernel.block[0]);
-  r.blockY = static_cast<std::int32_t>(kernel.block[1]);
-  r.blockZ = static_cast<std::int32_t>(kernel.block[2]);
-  r.staticSharedMemory = kernel.static_shared_bytes;
-  r.dynamicSharedMemory = kernel.dynamic_shared_bytes;
-  r.localMemoryPerThread = static_cast<std::uint32_t>(kernel.local_bytes);
-  r.correlationId = kernel.correlation;
-  r.gridId = static_cast<std::int64_t>(seen_.load(std::memory_order_relaxed));
-  r.name = kernel.name;
-  r.isSharedMemoryCarveoutRequested = kernel.carveout >= 0;
-  r.sharedMemoryCarveoutRequested = static_cast<std::uint8_t>(std::max(kernel.carveout, 0));
-  r.graphNodeId = kernel.graph_node_id;
-  r.graphId = kernel.graph_id;
-  r.clusterX = kernel.cluster[0];
-  r.clusterY = kernel.cluster[1];
-  r.clusterZ = kernel.cluster[2];
-  const std::size_t bytes = kernel_record_bytes(config.cupti_version);
-  std::uint8_t* to = buffer.data + buffer.used;
-  std::memset(to, 0, bytes);
-  std::memcpy(to, &r, std::min(bytes, sizeof r));
-  buffer.records.push_back({buffer.used, kernel.start_ns, kernel.end_ns, kernel.context_error});
-  buffer.used += bytes;
-  buffer.complete_ns = std::max(buffer.complete_ns, kernel.end_ns);
+void ActivityRecorder::append(ActivityBuffer& buffer, const RawRecord& record) {
+  const Execution& e = *record.execution;
+  std::memcpy(buffer.data + buffer.used, record.data.data(), record.bytes);
+  const auto at = [&](std::size_t offset) { return offset != 0 ? buffer.used + offset : 0; };
+  buffer.records.push_back({at(record.start_at), at(record.end_at), at(record.completed_at), e.start_ns, e.end_ns,
+                            e.context_error});
+  buffer.used += record.bytes;
+  buffer.complete_ns = std::max(buffer.complete_ns, e.end_ns);
 }
 
 ActivityRecorder::BufferPtr ActivityRecorder::request_buffer() {
@@ -223,10 +213,9 @@ void ActivityRecorder::deliver(BufferPtr buffer, std::int64_t now) {
     const std::uint64_t number = delivered.fetch_add(1, std::memory_order_relaxed) + 1;
     const bool zeroed = config.zero_times_every != 0 && number % config.zero_times_every == 0;
     if (dead || zeroed) start = end = 0;
-    std::uint8_t* record = buffer->data + t.offset;
-    std::memcpy(record + offsetof(Newest, start), &start, sizeof start);
-    std::memcpy(record + offsetof(Newest, end), &end, sizeof end);
-    std::memcpy(record + offsetof(Newest, completed), &end, sizeof end);
+    std::memcpy(buffer->data + t.start_at, &start, sizeof start);
+    std::memcpy(buffer->data + t.end_at, &end, sizeof end);
+    if (t.completed_at != 0) std::memcpy(buffer->data + t.completed_at, &end, sizeof end);
   }
   const CUpti_BuffersCallbackCompleteFunc completed = completed_.load();
   if (completed != nullptr) completed(nullptr, 0, buffer->data, buffer->size, buffer->used);
@@ -276,6 +265,15 @@ void ActivityRecorder::set_period(std::uint32_t ms) {
 void ActivityRecorder::start_worker() {
   if (worker_started_) return;
   worker_started_ = true;
+  // Locks that other threads held at a fork are held for good in the child.
+  pthread_atfork(nullptr, nullptr, +[] {
+    SimHooks& hooks = *gpuflight_sim_hooks();
+    hooks.on_kernel.store(nullptr);
+    hooks.on_copy.store(nullptr);
+    hooks.on_fill.store(nullptr);
+    hooks.on_graph.store(nullptr);
+    hooks.activity.store(false);
+  });
   kicked_ = true;
   sigset_t all, before;
   sigfillset(&all);

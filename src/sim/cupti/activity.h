@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cupti.h>
-#include <cupti_activity_deprecated.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -16,17 +15,15 @@
 #include <set>
 #include <vector>
 
+#include "sim/cupti/records.h"
 #include "sim/sim_config_access.h"
 #include "sim/sim_hooks.h"
 
 namespace gpuflight::sim {
 
-// Bytes of a kernel record as the faked CUPTI version lays it out.
-std::size_t kernel_record_bytes(std::uint32_t cupti_version);
-
 struct ActivityBuffer {
   struct Times {
-    std::size_t offset = 0;
+    std::size_t start_at = 0, end_at = 0, completed_at = 0;  // in the buffer; completed_at 0: none
     std::int64_t start_ns = 0, end_ns = 0;
     const std::atomic<int>* context_error = nullptr;
   };
@@ -53,8 +50,12 @@ class ActivityRecorder {
   void register_timestamp(CUpti_TimestampCallbackFunc timestamp);
   std::uint64_t timestamp() const;
 
+  static bool simulated(CUpti_ActivityKind kind);
   void enable(CUpti_ActivityKind kind, bool on);
   void record(const KernelExecution& kernel);
+  void record(const CopyExecution& copy);
+  void record(const FillExecution& fill);
+  void record(const GraphExecution& graph);
   void flush(bool forced);
   void set_period(std::uint32_t ms);
   void set_per_thread(bool on) { per_thread_.store(on); }
@@ -73,7 +74,9 @@ class ActivityRecorder {
   BufferPtr take_buffer();
   BufferPtr request_buffer();
   void retire(BufferPtr buffer);
-  void append(ActivityBuffer& buffer, const KernelExecution& kernel);
+  void set_hooks();
+  void store(const RawRecord& record);
+  void append(ActivityBuffer& buffer, const RawRecord& record);
   void deliver(BufferPtr buffer, std::int64_t now);
   std::vector<BufferPtr> collect(bool forced, bool partial, std::int64_t now);
   void start_worker();
@@ -87,6 +90,7 @@ class ActivityRecorder {
   std::atomic<std::size_t> dropped_{0};
   std::atomic<std::uint64_t> seen_{0};
   std::atomic<bool> per_thread_{true};
+  std::atomic<bool> plain_copies_{false}, peer_copies_{false};
   std::atomic<std::uint32_t> period_ms_{0};
 
   std::mutex mutex_;  // everything below

@@ -2,6 +2,8 @@
 #include "sim/cupti/activity.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -54,15 +56,19 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
 CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc funcTimestamp) {
   if (gpuflight_sim_config()->cupti_too_new) return CUPTI_ERROR_NOT_INITIALIZED;
   if (funcTimestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const int error = gpuflight_sim_config()->timestamp_error) return static_cast<CUptiResult>(error);
   ActivityRecorder::instance().register_timestamp(funcTimestamp);
   return CUPTI_SUCCESS;
 }
 
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
   if (const CUptiResult error = refused()) return error;
-  // Only kernels are simulated; a kind that would never deliver is refused rather than swallowed.
-  if (kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && kind != CUPTI_ACTIVITY_KIND_KERNEL) {
-    return CUPTI_ERROR_INVALID_KIND;
+  // A kind that would never deliver is refused rather than swallowed.
+  if (!ActivityRecorder::simulated(kind)) return CUPTI_ERROR_INVALID_KIND;
+  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && gpuflight_sim_hooks()->graph_instantiated.load()) {
+    // So did the real one, twice of two (CUPTI 13.0).
+    std::fputs("simulated CUPTI: GRAPH_TRACE enabled after a graph was instantiated\n", stderr);
+    std::abort();
   }
   ActivityRecorder::instance().enable(kind, true);
   return CUPTI_SUCCESS;
@@ -94,9 +100,16 @@ CUptiResult CUPTIAPI cuptiActivityFlushPeriod(uint32_t time) {
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t* buffer, size_t validBufferSizeBytes,
                                                 CUpti_Activity** record) {
   if (buffer == nullptr || record == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  const size_t bytes = kernel_record_bytes(gpuflight_sim_config()->cupti_version);
-  uint8_t* next = *record == nullptr ? buffer : reinterpret_cast<uint8_t*>(*record) + bytes;
-  if (next + bytes > buffer + validBufferSizeBytes) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  const uint32_t version = gpuflight_sim_config()->cupti_version;
+  uint8_t* next = buffer;
+  if (*record != nullptr) next = reinterpret_cast<uint8_t*>(*record) + record_bytes((*record)->kind, version);
+  const size_t left = static_cast<size_t>(buffer + validBufferSizeBytes - next);
+  CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
+  if (left < sizeof kind) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  std::memcpy(&kind, next, sizeof kind);
+  const size_t bytes = record_bytes(kind, version);
+  if (bytes == 0) return CUPTI_ERROR_INVALID_KIND;
+  if (left < bytes) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   *record = reinterpret_cast<CUpti_Activity*>(next);
   return CUPTI_SUCCESS;
 }

@@ -219,8 +219,9 @@ CUptiResult CUPTIAPI cuptiFinalize(void) {
     const std::lock_guard lock(mutex);
     current = holder;
   }
-  cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  cuptiActivityDisable(CUPTI_ACTIVITY_KIND_KERNEL);
+  for (int kind = CUPTI_ACTIVITY_KIND_INVALID; kind < CUPTI_ACTIVITY_KIND_COUNT; ++kind) {
+    cuptiActivityDisable(static_cast<CUpti_ActivityKind>(kind));
+  }
   return current != nullptr ? cuptiUnsubscribe(current) : CUPTI_SUCCESS;
 }
 
