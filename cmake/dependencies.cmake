@@ -62,6 +62,16 @@ if(NOT CMAKE_CROSSCOMPILING)
   endif()
 endif()
 
+# zlib: traces of the command line only. As an archive where there is one, so that the tool can be carried away.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(ZLIB_USE_STATIC_LIBS ON)
+  find_package(ZLIB QUIET)
+  if(NOT ZLIB_FOUND)
+    unset(ZLIB_USE_STATIC_LIBS)
+    find_package(ZLIB REQUIRED)
+  endif()
+endif()
+
 if(GPUFLIGHT_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)

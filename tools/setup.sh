@@ -16,7 +16,7 @@ case $scope in
 esac
 
 build_packages=(g++ cmake ninja-build pkg-config python3 python3-venv libfmt-dev nlohmann-json3-dev
-                libcli11-dev libzstd-dev libsimdjson-dev libgtest-dev libbenchmark-dev)
+                libcli11-dev libzstd-dev zlib1g-dev libsimdjson-dev libgtest-dev libbenchmark-dev)
 test_packages=(ccache g++-aarch64-linux-gnu jq zstd locales)
 # The wheels of toolkit 13.0; the toolkit itself serves just as well.
 cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88)

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -71,15 +72,16 @@ void add_stats(log::ReadStats& to, const log::ReadStats& more) {
 bool is_repeated(const log::LogEvent& event) {
   if (const auto* sum = std::get_if<log::KernelSummaryLine>(&event)) return !sum->summary.session;
   return std::holds_alternative<event::Notice>(event) || std::holds_alternative<event::ErrorEvent>(event) ||
-         std::holds_alternative<event::HangEvent>(event) || std::holds_alternative<event::ForkEvent>(event);
+         std::holds_alternative<event::HangEvent>(event) || std::holds_alternative<event::ForkEvent>(event) ||
+         std::holds_alternative<log::KernelTimeLine>(event) || std::holds_alternative<log::KernelPendingLine>(event) ||
+         std::holds_alternative<event::ClockEvent>(event);
 }
 
 // False: it is not of the recording that the log is of, and nothing of it was added.
-bool scan_rest(const std::string& file, bool copy, RecoveredEvents& rest, analysis::LogSummary& summary,
-               log::ReadStats& stats) {
+bool scan_rest(const std::string& file, bool copy, RecoveredEvents& rest, const std::optional<event::SessionStart>& ours,
+               EventTaker& taker, log::ReadStats& stats) {
   log::LogReader reader(std::vector<std::string>{file}, {});
   if (reader.open() != 0) return true;
-  const auto& ours = summary.logs().back().start;
   bool same = false;
   for (log::LogEvent event; reader.next(event) == log::LogReader::Status::kEvent;) {
     if (const auto* start = std::get_if<log::SessionStartLine>(&event)) {
@@ -87,7 +89,7 @@ bool scan_rest(const std::string& file, bool copy, RecoveredEvents& rest, analys
       if (!same) return false;
     }
     if (!same || (copy && is_repeated(event))) continue;
-    if (!RecoveredEvents::is_event(event) || rest.take(event)) summary.add(event);
+    if (!RecoveredEvents::is_event(event) || rest.take(event)) taker.add(event);
   }
   if (same) add_stats(stats, reader.stats());
   return same;
@@ -138,9 +140,24 @@ bool scan_log(const std::string& path, analysis::LogSummary& summary, Clock::tim
 }
 
 std::vector<std::string> scan_input(const LogInput& input, analysis::LogSummary& summary, bool progress) {
+  class Summary final : public EventTaker {
+   public:
+    explicit Summary(analysis::LogSummary& summary) : summary_(summary) {}
+    void begin_log(const std::string& path) override { summary_.begin_log(path); }
+    void add(const log::LogEvent& event) override { summary_.add(event); }
+    void end_log(const log::ReadStats& stats) override { summary_.end_log(stats); }
+
+   private:
+    analysis::LogSummary& summary_;
+  };
+  Summary taker(summary);
+  return scan_input(input, taker, progress);
+}
+
+std::vector<std::string> scan_input(const LogInput& input, EventTaker& taker, bool progress) {
   std::vector<std::string> remarks;
   const auto scan_apart = [&](const LogInput& other) {
-    for (std::string& remark : scan_input(other, summary, progress)) remarks.push_back(std::move(remark));
+    for (std::string& remark : scan_input(other, taker, progress)) remarks.push_back(std::move(remark));
   };
   std::unique_ptr<analysis::FlightLog> joined;
   if (!input.flight.empty()) {
@@ -166,14 +183,16 @@ std::vector<std::string> scan_input(const LogInput& input, analysis::LogSummary&
   more.insert(more.end(), input.copies.begin(), input.copies.end());
   RecoveredEvents rest(more);
   bool begun = false;
+  std::optional<event::SessionStart> start;
   {
     Progress display(progress, reader.total_file_bytes());
     log::LogEvent event;
     for (std::uint64_t lines = 1; reader.next(event) == log::LogReader::Status::kEvent; ++lines) {
-      if (!begun) summary.begin_log(input.path);
+      if (!begun) taker.begin_log(input.path);
       begun = true;
       rest.drop(event);
-      summary.add(event);
+      if (const auto* line = std::get_if<log::SessionStartLine>(&event); line != nullptr && !start) start = line->session;
+      taker.add(event);
       if (lines % kLinesBetweenLooks == 0) display.show(reader.stats().file_bytes);
     }
   }
@@ -182,9 +201,9 @@ std::vector<std::string> scan_input(const LogInput& input, analysis::LogSummary&
   if (begun) {
     for (std::size_t i = 0; i < more.size(); ++i) {
       const bool copy = i >= input.recovered.size();
-      if (!scan_rest(more[i], copy, rest, summary, stats)) others.push_back(more[i]);
+      if (!scan_rest(more[i], copy, rest, start, taker, stats)) others.push_back(more[i]);
     }
-    summary.end_log(stats);
+    taker.end_log(stats);
   } else {
     remarks.push_back(why_nothing(input, stats));
     others = std::move(more);
