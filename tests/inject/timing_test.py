@@ -254,12 +254,12 @@ class Live(GuidedTest):
         for _ in range(many // 1000):
             host.do("launch k 1000 b", "sync b")
             time.sleep(0.02)
-        (pending,) = host.wait_for("kernel_pending", count=1)
-        self.assertEqual((pending["name"], pending["behind"]), ("hang", 20))
+        (pending,) = host.wait_for("kernel_pending", name="hang")  # and one whose record shares its buffer
+        self.assertEqual(pending["behind"], 20)
         self.assertGreater(pending["pending_ns"], 5e9)
         # The pool is far too small for all: lines come without times, and what comes later is told by itself.
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and len(self.kernels(host)) < many + 10:
+        while time.monotonic() < deadline and len(self.kernels(host)) < many:
             time.sleep(0.1)
         code, _, _ = host.end("exit 0")
         self.assertEqual(code, 0)
