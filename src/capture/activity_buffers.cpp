@@ -135,12 +135,31 @@ ActivityBuffers::Buffer* ActivityBuffers::hand_out(std::uint64_t thread, std::in
     buffer = take_one(ready_, ready_hint_.fetch_add(1, std::memory_order_relaxed));
     if (buffer != nullptr) ready_count_.fetch_sub(1, std::memory_order_relaxed);
   }
+  if (buffer == nullptr && bytes_held() + mapped_bytes_ > memory_bound_) buffer = take_back();
   if (buffer == nullptr) buffer = map(false);
   if (buffer == nullptr) buffer = take_one(reserve_, 0);
   if (buffer == nullptr) return nullptr;
   if (bytes_held() > memory_bound_) over_bound_.fetch_add(1, std::memory_order_relaxed);
   buffer->grant = rates_.grant(thread, now_ns);
   return buffer;
+}
+
+// At the bound: one that is complete and not read yet, and what is in it with it.
+ActivityBuffers::Buffer* ActivityBuffers::take_back() noexcept {
+  Buffer* const newest = completed_.exchange(nullptr, std::memory_order_acquire);
+  if (newest == nullptr) return nullptr;
+  if (Buffer* const rest = std::exchange(newest->next, nullptr)) {
+    Buffer* oldest = rest;
+    while (oldest->next != nullptr) oldest = oldest->next;
+    Buffer* head = completed_.load(std::memory_order_relaxed);
+    do {
+      oldest->next = head;
+    } while (!completed_.compare_exchange_weak(head, rest, std::memory_order_release, std::memory_order_relaxed));
+  }
+  unread_.fetch_add(newest->valid_bytes / kRecordBytes, std::memory_order_relaxed);
+  std::memset(newest->data(), 0, newest->valid_bytes);
+  newest->valid_bytes = 0;
+  return newest;
 }
 
 void ActivityBuffers::complete(std::uint8_t* data, std::size_t valid_bytes) noexcept {

@@ -84,8 +84,9 @@ class ActivityBuffers {
   // Maps the buffers that are kept for a system without memory, and the first ready ones.
   bool reserve() noexcept;
 
-  // Over the bound a buffer is handed out all the same, and counted: CUPTI before 12.9 crashes without. nullptr only
-  // where the system has no memory left and the reserve is used up.
+  // At the bound one that is complete and not read yet is used again, and what was in it is counted as unread. Where
+  // there is none, all being with CUPTI, a buffer is handed out over the bound, and counted: CUPTI before 12.9 crashes
+  // without. nullptr only where the system has no memory left and the reserve is used up.
   Buffer* hand_out(std::uint64_t thread, std::int64_t now_ns) noexcept;
   void complete(std::uint8_t* data, std::size_t valid_bytes) noexcept;
 
@@ -99,6 +100,7 @@ class ActivityBuffers {
   void replenish() noexcept;
 
   std::uint64_t requested() const noexcept { return requested_.load(std::memory_order_relaxed); }
+  std::uint64_t unread() const noexcept { return unread_.load(std::memory_order_relaxed); }  // records, about
   std::uint64_t over_bound() const noexcept { return over_bound_.load(std::memory_order_relaxed); }
   std::size_t bytes_held() const noexcept { return bytes_held_.load(std::memory_order_relaxed); }
 
@@ -109,6 +111,7 @@ class ActivityBuffers {
   static constexpr std::uint32_t kTrimEvery = 64;  // calls of replenish
 
   Buffer* map(bool touch) noexcept;
+  Buffer* take_back() noexcept;
   void unmap(Buffer* buffer) noexcept;
   bool put_ready(Buffer* buffer) noexcept;
   Buffer* take_idle() noexcept;
@@ -126,6 +129,7 @@ class ActivityBuffers {
   std::atomic<Buffer*> completed_{nullptr};  // newest first
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> over_bound_{0};
+  std::atomic<std::uint64_t> unread_{0};
   std::atomic<std::size_t> bytes_held_{0};
 
   // Recorder thread only.

@@ -222,6 +222,7 @@ ActivitySource::Counters ActivitySource::counters() const noexcept {
   if (!registered_.load(std::memory_order_acquire)) return counters;
   counters.buffers_requested = buffers_->requested();
   counters.over_bound = buffers_->over_bound();
+  counters.unread = buffers_->unread();
   counters.bytes_held = buffers_->bytes_held();
   return counters;
 }

@@ -3,7 +3,7 @@
 //
 // Threads: start and stop on the thread that initialises CUDA or the API's caller (serialised by the recorder); flush
 // and take on the recorder thread; CUPTI asks for buffers and gives them back on any thread, also launching ones, which
-// costs those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process that is
+// costs those a few atomics and, where no ready buffer is left, one mmap. No lock is held, ever. One per process is
 // started: CUPTI's buffer callbacks carry no user data. What they use outlives it.
 #pragma once
 
@@ -47,9 +47,10 @@ class ActivitySource {
   };
 
   // Since the start. `dropped`: by CUPTI, for want of room. `null_times`: records without start or end, or reversed
-  // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop().
+  // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop(). `unread`:
+  // records, about, given up at the bound because they came faster than they were taken.
   struct Counters {
-    std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0, over_bound = 0;
+    std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0, over_bound = 0, unread = 0;
     std::size_t bytes_held = 0;
   };
 

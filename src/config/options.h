@@ -13,8 +13,8 @@ enum class Mode : std::uint8_t {
 };
 
 enum class Timing : std::uint8_t {
-  kAll,  // when the GPU did each piece of work, asked of CUPTI's activity records
   kOff,
+  kAll,  // when the GPU did each piece of work, asked of CUPTI's activity records
 };
 
 enum class Graphs : std::uint8_t {
@@ -29,7 +29,7 @@ struct Options {
   bool enabled = true;
   Mode mode = Mode::kStream;
   bool details = true;  // occupancy and its breakdown
-  Timing timing = Timing::kAll;
+  Timing timing = Timing::kOff;
   Graphs graphs = Graphs::kAuto;
   bool edges = true;    // event records and waits: the dependencies between streams
   std::string include;  // comma-separated globs of program names; empty: all

@@ -288,6 +288,8 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
 
 // A launch that is written or counted as lost, and of which nothing is known here any more, is not told a second time.
 void ActivityJoin::write_unmatched(const Unmatched& one) noexcept {
+  const std::int64_t start_ns = one.record.start_ns.value_or(0);
+  if (start_ns >= unseen_from_ns_ && start_ns < unseen_to_ns_) return;
   if (one.record.graph_node == 0 && reported_ < lost_ + forgotten_) {
     ++reported_;
     return;
@@ -430,17 +432,19 @@ void ActivityJoin::tell_pending(std::int64_t now_ns) noexcept {
   };
   std::array<First, kMostStreams> first;
   std::size_t streams = 0, looked = 0;
-  for (const Place& place : queue_) {
-    if (streams == 0 && now_ns - place.taken_ns <= kPendingNs) break;
-    if (++looked > kMostLooked) break;
-    PendingWork* const work = find(place);
-    if (work == nullptr) continue;
-    const auto known = std::find_if(first.begin(), first.begin() + streams,
-                                    [&](const First& f) { return f.stream == work->stream; });
-    if (known != first.begin() + streams) {
-      ++known->behind;
-    } else if (streams < kMostStreams && now_ns - place.taken_ns > kPendingNs) {
-      first[streams++] = {work->stream, work, 0};
+  // What was written without its times is older than what is held.
+  for (const std::deque<Place>* const queue : {&written_, &queue_}) {
+    for (const Place& place : *queue) {
+      if ((streams == 0 && now_ns - place.taken_ns <= kPendingNs) || ++looked > kMostLooked) break;
+      PendingWork* const work = find(place);
+      if (work == nullptr || work->state == State::kSummarised) continue;
+      const auto known = std::find_if(first.begin(), first.begin() + streams,
+                                      [&](const First& f) { return f.stream == work->stream; });
+      if (known != first.begin() + streams) {
+        ++known->behind;
+      } else if (streams < kMostStreams && now_ns - place.taken_ns > kPendingNs) {
+        first[streams++] = {work->stream, work, 0};
+      }
     }
   }
   for (std::size_t i = 0; i < streams; ++i) {

@@ -56,6 +56,11 @@ class ActivityJoin {
     expected_until_ns_ = until_ns;
     expecting_graphs_ = of_graphs;
   }
+  // Meanwhile launches are not seen: what the GPU reports of them is not told.
+  void expect_unseen(std::int64_t from_ns, std::int64_t to_ns) noexcept {
+    unseen_from_ns_ = from_ns;
+    unseen_to_ns_ = to_ns;
+  }
   // From here on cuGraphLaunch and its nodes cannot be told apart by their ids (CUPTI 13.0 after a disable).
   void distrust_graphs() noexcept { graphs_trusted_ = false; }
 
@@ -162,6 +167,7 @@ class ActivityJoin {
   Parts parts_;
   std::int64_t expected_until_ns_ = 0;
   bool expecting_graphs_ = false;
+  std::int64_t unseen_from_ns_ = INT64_MAX, unseen_to_ns_ = INT64_MAX;
   bool graphs_trusted_ = true;
   PendingTable table_;
   std::deque<Place> queue_;    // held ones in the order taken; what is not in the table any more is passed over

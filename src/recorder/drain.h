@@ -68,6 +68,10 @@ class Drain final : private JoinClient {
   ActivityJoin& join() noexcept { return join_; }
   void settle() noexcept;
   void finish_times() noexcept;  // no more will come
+  // An eighth of the rings is taken by records that wait for their times.
+  bool crowded() const noexcept {
+    return join_.held() > std::uint64_t{parts_.file.chunk_count()} * flight::kRecordsPerChunk / 8;
+  }
 
   // Lines of the recorder itself.
   void say(event::Notice notice) noexcept;

@@ -7,6 +7,7 @@ namespace {
 
 // A line is to be in the log a second after its kernel ended; a flush takes CUPTI's locks, which launches take too.
 constexpr std::int64_t kFlushNs = 250'000'000;
+constexpr std::int64_t kCrowdedFlushNs = 20'000'000;
 constexpr std::int64_t kClockNs = 60'000'000'000;
 
 std::int64_t clock_ns(clockid_t clock) {
@@ -53,13 +54,15 @@ void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_
   }
 }
 
-void GpuTiming::pause() noexcept {
+void GpuTiming::pause(std::int64_t now_ns) noexcept {
   if (!on()) return;
+  unseen_to_ns_.store(INT64_MAX, std::memory_order_relaxed);
+  unseen_from_ns_.store(now_ns, std::memory_order_relaxed);
   state_.store(State::kPaused, std::memory_order_release);
   source_.stop();
 }
 
-void GpuTiming::resume() noexcept {
+void GpuTiming::resume(std::int64_t now_ns) noexcept {
   if (state_.load(std::memory_order_acquire) != State::kPaused) return;
   try {
     std::string problem;
@@ -67,6 +70,7 @@ void GpuTiming::resume() noexcept {
       notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded any more: " + problem);
       return;
     }
+    unseen_to_ns_.store(now_ns, std::memory_order_relaxed);
     resumed_.store(true, std::memory_order_relaxed);
     state_.store(State::kOn, std::memory_order_release);
     if (graphs_lose_their_ids()) {
@@ -86,11 +90,15 @@ bool GpuTiming::graphs_lose_their_ids() const noexcept {
 void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
   const State state = state_.load(std::memory_order_acquire);
   if (state == State::kOff) return;
-  if (on() && (asked || now_ns - flushed_ns_ >= kFlushNs)) {
+  // Launches that wait for their times fill the rings: a fast program is asked for more often.
+  const std::int64_t due_ns = drain.crowded() ? kCrowdedFlushNs : kFlushNs;
+  if (on() && (asked || now_ns - flushed_ns_ >= due_ns)) {
     source_.flush(false);
     flushed_ns_ = now_ns;
   }
   source_.fetch();
+  drain.join().expect_unseen(unseen_from_ns_.load(std::memory_order_relaxed),
+                             unseen_to_ns_.load(std::memory_order_relaxed));
   drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
                             settings_.graphs == capture::ActivitySource::Graphs::kGraph);
 }
@@ -122,6 +130,7 @@ void GpuTiming::last_round(Drain& drain, std::int64_t now_ns) noexcept {
 void GpuTiming::watch_bound(std::int64_t now_ns) noexcept {
   if (!on() || source_.counters().over_bound == 0) return;
   until_ns_.store(now_ns, std::memory_order_relaxed);
+  unseen_from_ns_.store(now_ns, std::memory_order_relaxed);
   state_.store(State::kGivenUp, std::memory_order_release);
   source_.stop();
   try {

@@ -22,8 +22,8 @@ class GpuTiming {
   // `library`: the libcupti that the source of launches subscribed to. What cannot be had is said, and the recording
   // goes on without times.
   void start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept;
-  void pause() noexcept;
-  void resume() noexcept;
+  void pause(std::int64_t now_ns) noexcept;
+  void resume(std::int64_t now_ns) noexcept;
 
   // Before the rings are emptied: asks CUPTI for what is complete when that is due (`asked`: now), and says which of the
   // records in the rings will have times.
@@ -54,6 +54,8 @@ class GpuTiming {
   std::atomic<State> state_{State::kOff};
   std::atomic<bool> resumed_{false};
   std::atomic<std::int64_t> until_ns_{INT64_MAX};  // launches from then on have no times
+  // The last time in which launches were not seen.
+  std::atomic<std::int64_t> unseen_from_ns_{INT64_MAX}, unseen_to_ns_{INT64_MAX};
   std::int64_t flushed_ns_ = 0;
   std::int64_t clock_due_ns_ = 0;
 };

@@ -581,8 +581,9 @@ bool Recorder::recording() const noexcept { return launches_->recording(); }
 StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
+  const std::int64_t now = launches_->now_ns();
   source_->stop(release);
-  gpu_->pause();
+  gpu_->pause(now);
   watch_->on_paused();
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kPaused), std::memory_order_release);
   return StartResult::kStarted;
@@ -593,7 +594,7 @@ StartResult Recorder::resume() noexcept {
   if (finished_) return StartResult::kInternal;
   source_result_ = start_source();
   if (source_result_ == StartResult::kStarted) {
-    gpu_->resume();
+    gpu_->resume(launches_->now_ns());
     watch_->on_resumed(launches_->now_ns());
   }
   return source_result_;
@@ -624,7 +625,7 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
   if (!at_exit) {
     flush_last(std::min<std::uint32_t>(timeout_ms, 1'000));
     source_->stop(true);
-    gpu_->pause();
+    gpu_->pause(launches_->now_ns());
   }
   page_->recording.store(0, std::memory_order_release);
   {

@@ -12,7 +12,7 @@ import signal
 import subprocess
 
 from kill_rounds import TOOL, Round, counted, events, random_kill, recover, seeded
-from sim_host import SANITIZE, SimTest, main, segments
+from sim_host import GPU_SLOT, SANITIZE, SimTest, main, segments
 
 ROUNDS = int(os.environ.get("GPUFLIGHT_TEST_ROUNDS", 2 if SANITIZE else 20))
 
@@ -109,12 +109,15 @@ class Recover(SimTest):
         kernels, graphs = events([*segments(round_.log), written])
         for logs in ((round_.log, written), (round_.flight,)):
             report = subprocess.run([str(TOOL), "report", "--json", *map(str, logs)], capture_output=True, check=True)
-            launches = sum(group["launches"] for group in json.loads(report.stdout)["groups"])
-            self.assertEqual(launches, len(kernels) - captured, logs)
+            facts = json.loads(report.stdout)
+            launches = sum(group["launches"] for group in facts["groups"])
+            self.assertEqual(facts["totals"]["launches"], len(kernels) - captured, logs)
+            self.assertEqual(launches, len(kernels) - captured + facts["totals"]["gpu_kernels"], logs)
         tail = subprocess.run([str(TOOL), "tail", "--json", "-n", "all", str(round_.flight)], capture_output=True,
                               check=True, timeout=60)
         kinds = (b'{"type":"kernel_event"', b'{"type":"graph_launch_event"')
-        shown = [line for line in tail.stdout.splitlines() if line.startswith(kinds)]
+        shown = [line for line in tail.stdout.splitlines()
+                 if line.startswith(kinds) and json.loads(line)["seq"] >> 40 != GPU_SLOT]
         self.assertEqual(len(shown), len(kernels) + len(graphs))
 
     def test_recovered_while_it_ran_and_again_later(self):

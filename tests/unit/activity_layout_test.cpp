@@ -17,7 +17,7 @@ template <class Raw>
 ReadResult read(const Raw& raw, ActivityRecord& out, std::size_t room = sizeof(Raw), std::uint32_t version = 130001) {
   // Of just that size, so that a sanitizer sees every byte too many.
   std::vector<std::uint8_t> bytes(room);
-  std::memcpy(bytes.data(), &raw, room);
+  if (room != 0) std::memcpy(bytes.data(), &raw, room);
   return read_activity(*find_activity_layout(version), bytes.data(), room, kBase, out);
 }
 

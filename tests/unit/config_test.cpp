@@ -24,7 +24,7 @@ std::pair<std::string, std::string> sample_values(const OptionRow& row) {
     case OptionType::kCount: return {std::to_string(row.min + 1), std::to_string(row.min + 2)};
     case OptionType::kBytes: return {"3M", "7340032"};
     case OptionType::kDuration: return {"170ms", "171ms"};
-    case OptionType::kEnum: {  // the last of them is no default
+    case OptionType::kEnum: {  // the last of them is never the default
       const std::string values = row.values;
       const std::string last = values.substr(values.rfind('|') + 1);
       return {last, last};

@@ -275,11 +275,29 @@ void ActivityRecorder::start_worker() {
     hooks.activity.store(false);
   });
   kicked_ = true;
+  static std::once_flag fork_handlers;
+  std::call_once(fork_handlers, [] {
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, &on_child);
+  });
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([this] { work(); }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// A forked child, which has no worker and nothing to deliver: what is in the buffers is its parent's.
+void ActivityRecorder::on_child() {
+  ActivityRecorder& recorder = instance();
+  recorder.worker_started_ = false;
+  recorder.enabled_.clear();
+  recorder.set_hooks();
+  static_cast<void>(recorder.spare_.release());
+  for (BufferPtr& buffer : recorder.full_) static_cast<void>(buffer.release());
+  recorder.full_.clear();
+  for (Shard* shard : recorder.shards_) static_cast<void>(shard->current.release());
+  static_cast<void>(recorder.common_.current.release());
+  recorder.mutex_.unlock();
 }
 
 void ActivityRecorder::work() {

@@ -80,6 +80,7 @@ class ActivityRecorder {
   void deliver(BufferPtr buffer, std::int64_t now);
   std::vector<BufferPtr> collect(bool forced, bool partial, std::int64_t now);
   void start_worker();
+  static void on_child();
   void work();
   std::uint64_t client_time(std::int64_t monotonic_ns) const;
 
