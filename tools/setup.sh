@@ -131,6 +131,22 @@ PY
   done <tools/requirements.txt
 }
 
+# One test loads an exported trace with HolisticTraceAnalysis; it is passed over where pip cannot get that.
+hta_version=0.5.0
+install_hta() {
+  [ -e ".deps/hta/complete-$hta_version" ] && return
+  say "installing HolisticTraceAnalysis $hta_version into .deps/hta"
+  rm -rf .deps/hta
+  if python3 -m venv .deps/hta &&
+     .deps/hta/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-hta.txt &&
+     .deps/hta/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+       "HolisticTraceAnalysis==$hta_version"; then
+    touch ".deps/hta/complete-$hta_version"
+  else
+    say "pip could not install HolisticTraceAnalysis: the test cli_hta will be passed over"
+  fi
+}
+
 # Tests run under a locale with decimal comma and digit grouping; it is made here, privately, not in the system.
 make_locale() {
   [ -e .deps/locale/de_DE.UTF-8/LC_NUMERIC ] && return
@@ -156,6 +172,7 @@ if [ "$scope" = all ]; then
   install_packages "${test_packages[@]}"
   install_python_packages
   fetch_cupti_headers
+  install_hta
   make_locale
 fi
 say "everything is there"

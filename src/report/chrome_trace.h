@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/log_facts.h"  // and with it the lines of a log
 #include "event/activity.h"
 #include "event/events.h"
-#include "log/decoder.h"
 
 namespace gpuflight::report {
 

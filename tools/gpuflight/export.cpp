@@ -88,8 +88,8 @@ int export_verb(const Arguments& arguments) {
 
   CLI::App app;
   describe(app, "export", "[OPTIONS] LOG...",
-           "A recording as a trace to look at: JSON in the Trace Event Format, which Perfetto (https://ui.perfetto.dev), "
-           "chrome://tracing and HolisticTraceAnalysis open.\nA track per stream of each device and per thread, arrows "
+           "A recording as a trace to look at: JSON in the Trace Event Format, which Perfetto (https://ui.perfetto.dev),\n"
+           "chrome://tracing and HolisticTraceAnalysis open. A track per stream of each device and per thread, arrows\n"
            "from each call to its work, scopes, counters.",
            kExamples);
   app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input")->required();
