@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "capture/nvtx_attach.h"
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
 #include "event/schema_version.h"
@@ -151,6 +152,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->page_->recording.store(1, std::memory_order_release);
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
+  capture::send_nvtx_to(recorder->launches_.get());
   recorder->source_result_ = recorder->start_source();
   if (recorder->source_result_ == StartResult::kStarted) {
     recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
@@ -177,6 +179,7 @@ void Recorder::give_up() noexcept {
   source_->stop(true);
   page_->recording.store(0, std::memory_order_release);
   g_recorder.store(nullptr, std::memory_order_release);
+  capture::send_nvtx_to(nullptr);
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kDisabled), std::memory_order_release);
   go_on_to(Stage::kFailed);
 }
@@ -305,7 +308,7 @@ void Recorder::build_parts() {
   resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, *page_,
                                                         options_.details);
   streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, *page_, capacities.streams, &notices_);
-  scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
+  scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes, &notices_);
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
@@ -549,6 +552,9 @@ void Recorder::end_session() noexcept {
   drain_->round();
   watch_round();
   write_forks();
+  if (const std::uint64_t refused = scopes_->refused(); refused > 0) {
+    say(event::Severity::kInfo, "scopes_refused", std::to_string(refused) + " scopes and marks had no place in the table");
+  }
   say_notices();
   event::SessionEnd end;
   end.reason = end_reason_;
