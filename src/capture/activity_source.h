@@ -36,7 +36,7 @@ class ActivitySource {
     bool copies = true;                       // MEMCPY, MEMCPY2 (between devices), MEMSET
     Graphs graphs = Graphs::kNode;
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
-    std::size_t memory_bound = 64u << 20;     // host memory for buffers
+    std::size_t memory_bound = 48u << 20;     // host memory for buffers with CUPTI; as much again for those not read yet
     // Memory of the GPU, per context. CUPTI's own values are 3.2 MB and up to 250 buffers, 3 of them at once, 8 MB for
     // launches from device code, 16 MB for device graphs. What it has no room for there goes without times.
     std::size_t device_buffer_bytes = 1u << 20;

@@ -105,8 +105,9 @@ class ActivityJoin {
 
   std::uint64_t held() const noexcept { return held_; }           // records without a line yet
   std::uint64_t null_time() const noexcept { return null_time_; }  // lines with nulls where times were expected
-  // Lines that were written without times for want of word from CUPTI, less those whose times came after all.
-  std::uint64_t without_word() const noexcept { return without_word_; }
+  // Launches of which the GPU has told nothing: lines without times, less those whose times came after all, and launches
+  // that were lost or forgotten.
+  std::uint64_t without_word() const noexcept { return without_word_ + lost_ + forgotten_ - std::min(reported_, lost_ + forgotten_); }
   std::uint64_t own_events() const noexcept { return own_events_; }
   std::size_t bytes() const noexcept { return table_.bytes(); }
 

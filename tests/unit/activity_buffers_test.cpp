@@ -167,9 +167,9 @@ TEST(ActivityBuffers, OverTheBoundIsCountedNotRefused) {
 }
 
 // The recorder thread does not come to read: what is complete makes room, the newest of it, and is counted.
-TEST(ActivityBuffers, UnreadOnesAreUsedAgainAtTheBound) {
+TEST(ActivityBuffers, UnreadOnesAreUsedAgainAtTwiceTheBound) {
   constexpr std::size_t kBound = 16 * 4096, kRecords = 5;
-  ActivityBuffers buffers(4096, kBound);
+  ActivityBuffers buffers(4096, kBound / 2);
   ASSERT_TRUE(buffers.reserve());
   std::vector<ActivityBuffers::Buffer*> out;
   while (buffers.bytes_held() < kBound) out.push_back(buffers.hand_out(1, kSecond));
@@ -178,6 +178,8 @@ TEST(ActivityBuffers, UnreadOnesAreUsedAgainAtTheBound) {
     buffers.complete(buffer->data(), kRecords * ActivityBuffers::kRecordBytes);
   }
   EXPECT_EQ(buffers.unread(), 0u);
+  const std::uint64_t over_bound = buffers.over_bound();  // while all were out
+  EXPECT_GT(over_bound, 0u);
   for (std::size_t i = 1; i <= 3; ++i) {
     ActivityBuffers::Buffer* again = buffers.hand_out(1, kSecond);
     EXPECT_EQ(again, out[out.size() - i]);
@@ -185,7 +187,7 @@ TEST(ActivityBuffers, UnreadOnesAreUsedAgainAtTheBound) {
     EXPECT_TRUE(std::all_of(again->data(), again->data() + again->capacity(), [](auto b) { return b == 0; }));
     EXPECT_EQ(buffers.unread(), i * kRecords);
   }
-  EXPECT_EQ(buffers.over_bound(), 0u);
+  EXPECT_EQ(buffers.over_bound(), over_bound);  // with CUPTI there are three
   EXPECT_EQ(buffers.bytes_held(), kBound);
   std::size_t left = 0;
   for (ActivityBuffers::Buffer* b = buffers.take_completed(); b != nullptr; b = b->next) EXPECT_EQ(b, out[left++]);
