@@ -421,6 +421,7 @@ void Drain::publish_counters() noexcept {
   put(block.occupancy_mismatch, parts_.resolver.occupancy_mismatches());
   put(block.lost[index(LossCause::kNoThreadSlot)], parts_.launches.without_slot());
   put(block.lost[index(LossCause::kWriteFailed)], write_failed_);
+  put(block.lost[index(LossCause::kCuptiDropped)], gpu_events_lost());
   put(block.lost[index(LossCause::kUnknownRecord)], unknown_records_);
   put(block.bytes, parts_.sink.bytes_written());
   put(block.drained, taken_total_);
