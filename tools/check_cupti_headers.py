@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles (-fsyntax-only) what reads CUPTI's records against CUPTI's headers of several CUDA releases: the table of
+"""Compiles (-fsyntax-only) src/capture against CUPTI's headers of several CUDA releases: the table of
 offsets in src/capture/activity_layout.cpp asserts where every field lies in each struct that a header has.
 
     tools/check_cupti_headers.py [--compiler CXX] [--headers FOLDER]
@@ -17,7 +17,9 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ["activity_layout.cpp", "activity_source.cpp", "activity_api.cpp"]
+# What knows CUPTI's records, and what else names things of cuda.h and cupti.h that come and go.
+SOURCES = ["activity_layout.cpp", "activity_source.cpp", "activity_api.cpp", "cupti_source.cpp", "watched_calls.cpp",
+           "driver_api.cpp", "kernel_resolver.cpp", "launch_recorder.cpp", "device_query.cpp"]
 SKIPPED = 77
 
 
@@ -37,8 +39,8 @@ def compile_against(compiler, headers, source):
             return run.stderr or f"{compiler} ended with {run.returncode}"
         # A header missing from the package must not be found in a toolkit of this machine.
         used = depends.read_text().replace("\\\n", " ").split()
-    strangers = [path for path in used if pathlib.Path(path).name.startswith("cupti")
-                 and headers not in pathlib.Path(path).parents]
+    strangers = [path for path in used if pathlib.Path(path).name.startswith("cupti") and path.endswith(".h")
+                 and not {headers, ROOT} & set(pathlib.Path(path).parents)]
     return "\n".join(f"{path}: not of the release" for path in strangers)
 
 

@@ -1,5 +1,7 @@
 #include "capture/cupti_source.h"
 
+#include <cstring>
+
 #include "capture/launch_hit.h"
 #include "capture/watched_calls.h"
 #include "event/driver_status.h"
@@ -7,6 +9,11 @@
 
 namespace gpuflight::capture {
 namespace {
+
+// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
+constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721;
+// Of the same age: preferred shared memory carve-out, an unsigned int.
+constexpr unsigned kCarveoutAttribute = 14;
 
 constexpr CUpti_CallbackId kLaunchIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
@@ -29,8 +36,8 @@ constexpr CUpti_CallbackId kStateIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2,
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
+    kBeginCaptureToGraph,
+    kBeginCaptureToGraphPerThread,
     CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture,
     CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuModuleUnload,
@@ -78,7 +85,7 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
   if (config.attrs == nullptr) return;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
-    switch (attribute.id) {
+    switch (static_cast<unsigned>(attribute.id)) {
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         call.shape.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z};
         break;
@@ -91,8 +98,8 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         call.shape.cooperative = attribute.value.cooperative != 0;
         break;
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        call.shape.carveout = static_cast<std::int32_t>(attribute.value.sharedMemCarveout);
+      case kCarveoutAttribute:
+        std::memcpy(&call.shape.carveout, &attribute.value, sizeof call.shape.carveout);
         call.shape.carveout_from_launch = true;
         break;
       default:
@@ -448,8 +455,8 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
     case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz:
     case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2:
     case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph:
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz:
+    case kBeginCaptureToGraph:
+    case kBeginCaptureToGraphPerThread:
       if (status == CUDA_SUCCESS) recorder_.on_capture_begun();
       break;
     case CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture:

@@ -6,6 +6,10 @@
 
 #include "capture/shared_object.h"
 
+#if CUDA_VERSION < 12030  // built with older headers, it still finds the function in a newer driver
+extern "C" CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc);
+#endif
+
 // name in the struct, symbol in the library, prototype's name in cuda.h
 #define GPUFLIGHT_DRIVER_FUNCTIONS(X)                                                             \
   X(driver_get_version, "cuDriverGetVersion", cuDriverGetVersion)                                 \

@@ -11,6 +11,8 @@ using event::ApiCall;
 
 // Younger than the oldest headers that this is built with; CUPTI's numbers never change. An older CUPTI refuses them.
 constexpr CUpti_CallbackId kMemPrefetchAsyncV2 = 716, kMemPrefetchAsyncV2PerThread = 717, kCtxSynchronizeV2 = 800;
+// Gone from the newest headers, and sent by older drivers.
+constexpr CUpti_CallbackId kMemcpyV2 = 248, kMemHostAllocV2 = 271;
 struct MemPrefetchAsyncV2Params {
   CUdeviceptr devPtr;
   size_t count;
@@ -50,7 +52,7 @@ constexpr Row kRows[] = {
     WAITS(cuEventSynchronize, kEventSynchronize),
 
     WAIT_BOTH(cuMemcpy, kMemcpy),
-    WAITS(cuMemcpy_v2, kMemcpy),
+    {kMemcpyV2, ApiCall::kMemcpy, false, true, WatchedCall::kNoStream},
     WAIT_BOTH(cuMemcpyHtoD_v2, kMemcpyHtoD),
     WAIT_BOTH(cuMemcpyDtoH_v2, kMemcpyDtoH),
     WAIT_BOTH(cuMemcpyDtoD_v2, kMemcpyDtoD),
@@ -97,7 +99,7 @@ constexpr Row kRows[] = {
     ON_STREAM_BOTH(cuMemFreeAsync, kMemFreeAsync),
     WAITS(cuMemAllocHost_v2, kMemAllocHost),
     WAITS(cuMemHostAlloc, kMemHostAlloc),
-    WAITS(cuMemHostAlloc_v2, kMemHostAlloc),
+    {kMemHostAllocV2, ApiCall::kMemHostAlloc, false, true, WatchedCall::kNoStream},
     WAITS(cuMemFreeHost, kMemFreeHost),
     WAITS(cuMemHostRegister, kMemHostRegister),
     WAITS(cuMemHostRegister_v2, kMemHostRegister),
