@@ -1,6 +1,6 @@
-# gpuflight_cuda_headers: cuda.h, cuda_occupancy.h and cupti.h as include directories, nothing to link. Sought in the
+# gpuflight_cuda_headers: cuda.h, cuda_occupancy.h, cupti.h and nvtx3 as include directories, nothing to link. Sought in the
 # order: -DGPUFLIGHT_CUDA_INCLUDE, CUDA_HOME, CUDA_PATH, /usr/local/cuda, the pip wheels that tools/setup.sh fetches.
-set(GPUFLIGHT_CUDA_INCLUDE "" CACHE STRING "Folder (or list of folders) with cuda.h, cuda_occupancy.h and cupti.h")
+set(GPUFLIGHT_CUDA_INCLUDE "" CACHE STRING "Folder (or list of folders) with cuda.h, cuda_occupancy.h, cupti.h, nvtx3/")
 set(GPUFLIGHT_CUDA_HEADERS "required" CACHE STRING "none: build only what needs no CUDA headers, which reads records")
 set_property(CACHE GPUFLIGHT_CUDA_HEADERS PROPERTY STRINGS required none)
 
@@ -23,7 +23,7 @@ endif()
 
 set(gpuflight_cuda_dirs)
 set(gpuflight_cuda_missing)
-foreach(header IN ITEMS cuda.h cuda_occupancy.h cupti.h generated_cuda_meta.h)
+foreach(header IN ITEMS cuda.h cuda_occupancy.h cupti.h generated_cuda_meta.h nvtx3/nvToolsExt.h)
   set(found)
   foreach(dir IN LISTS gpuflight_cuda_candidates)
     if(EXISTS ${dir}/${header})

@@ -19,7 +19,8 @@ build_packages=(g++ cmake ninja-build pkg-config python3 python3-venv libfmt-dev
                 libcli11-dev libzstd-dev zlib1g-dev libsimdjson-dev libgtest-dev libbenchmark-dev)
 test_packages=(ccache g++-aarch64-linux-gnu jq zstd locales)
 # The wheels of toolkit 13.0; the toolkit itself serves just as well.
-cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88)
+cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88
+             nvidia-nvtx==13.0.85)
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
@@ -70,7 +71,7 @@ pip_install() {
 # The same places, in the same order, as cmake/cuda_headers.cmake.
 have_cuda_headers() {
   local header dir found
-  for header in cuda.h cuda_occupancy.h cupti.h generated_cuda_meta.h; do
+  for header in cuda.h cuda_occupancy.h cupti.h generated_cuda_meta.h nvtx3/nvToolsExt.h; do
     found=
     for dir in ${CUDA_HOME:+"$CUDA_HOME"/include "$CUDA_HOME"/extras/CUPTI/include} \
                ${CUDA_PATH:+"$CUDA_PATH"/include "$CUDA_PATH"/extras/CUPTI/include} \
@@ -88,7 +89,7 @@ install_cuda_headers() {
   rm -rf .deps/cuda
   # Headers only: any platform's wheel will do, and no dependency of theirs is wanted.
   pip_install --target .deps/cuda --no-deps "${cuda_wheels[@]}"
-  have_cuda_headers || fail "the wheels came, but cuda.h, cuda_occupancy.h or cupti.h is not in them"
+  have_cuda_headers || fail "the wheels came, but cuda.h, cuda_occupancy.h, cupti.h or nvtx3 is not in them"
 }
 
 # Only a check wants these, and says itself that it is skipped where they are not to be had.

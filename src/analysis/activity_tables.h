@@ -79,7 +79,7 @@ inline constexpr const char* kKernelLaunches = "(kernel launches)";
 
 class ActivityTables {
  public:
-  explicit ActivityTables(SketchBudget& budget) : budget_(budget) {}
+  explicit ActivityTables(event::SketchBudget& budget) : budget_(budget) {}
 
   // Graphs are numbered within a log, memory is of its process.
   void begin_log(std::size_t log) { log_ = log; }
@@ -110,7 +110,7 @@ class ActivityTables {
   void add_call(CallRow& row, const event::MaybeNs& call_ns, const event::MaybeStatus& status);
   GraphRow* graph(event::GraphId id);
 
-  SketchBudget& budget_;
+  event::SketchBudget& budget_;
   std::size_t log_ = 0;
   std::map<CopyKey, Transfers> copies_;
   std::map<FillKey, Transfers> fills_;

@@ -13,7 +13,7 @@ void Durations::add_many(std::uint64_t n, std::int64_t total, const event::Maybe
   each_ns.add(most);
 }
 
-void SpreadDurations::add(std::int64_t ns, SketchBudget& budget) {
+void SpreadDurations::add(std::int64_t ns, event::SketchBudget& budget) {
   Durations::add(ns);
   sketch.add(ns, budget);
   const double distance = static_cast<double>(ns) - mean_;
@@ -21,7 +21,7 @@ void SpreadDurations::add(std::int64_t ns, SketchBudget& budget) {
   squares_ += distance * (static_cast<double>(ns) - mean_);
 }
 
-void SpreadDurations::add(const SpreadDurations& other, SketchBudget& budget) {
+void SpreadDurations::add(const SpreadDurations& other, event::SketchBudget& budget) {
   Durations::add(other);
   const auto mine = static_cast<double>(sketch.count()), more = static_cast<double>(other.sketch.count());
   if (more == 0) return;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "analysis/quantile_sketch.h"
+#include "event/quantile_sketch.h"
 #include "event/events.h"
 #include "event/kernel_config.h"
 
@@ -63,10 +63,10 @@ struct Durations {
 
 // Durations whose spread is known too: of those that were told one by one, which a kernel_summary does not.
 struct SpreadDurations : Durations {
-  QuantileSketch sketch;
+  event::QuantileSketch sketch;
 
-  void add(std::int64_t ns, SketchBudget& budget);
-  void add(const SpreadDurations& other, SketchBudget& budget);
+  void add(std::int64_t ns, event::SketchBudget& budget);
+  void add(const SpreadDurations& other, event::SketchBudget& budget);
   std::optional<double> deviation_ns() const;         // standard deviation, of all of them
   std::optional<double> quantile_ns(double q) const;  // within the sketch's error
 

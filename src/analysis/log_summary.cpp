@@ -52,7 +52,7 @@ std::optional<GroupBy> group_by(std::string_view name) {
 }
 
 LogSummary::LogSummary(GroupBy by, SummaryLimits limits)
-    : by_(by), limits_(limits), budget_(std::make_unique<SketchBudget>(limits.sketches)), activity_(*budget_) {}
+    : by_(by), limits_(limits), budget_(std::make_unique<event::SketchBudget>(limits.sketches)), activity_(*budget_) {}
 
 void LogSummary::begin_log(const std::string& path) {
   logs_.emplace_back();
@@ -363,7 +363,7 @@ std::string LogSummary::device_label(std::optional<std::int32_t> device) const {
 
 LaunchGroup LogSummary::totals() const {
   LaunchGroup all;
-  SketchBudget unbounded{SIZE_MAX};  // one sketch has its own bound: some 4,000 buckets hold all there are
+  event::SketchBudget unbounded{SIZE_MAX};  // one sketch has its own bound: some 4,000 buckets hold all there are
   for (const LaunchGroup& group : groups_) {
     all.launches += group.launches;
     all.failed += group.failed;

@@ -31,7 +31,7 @@ std::optional<GroupBy> group_by(std::string_view name);
 struct SummaryLimits {
   std::size_t groups = 200'000;   // further ones are put together in one, labelled kOtherGroups
   std::size_t configs = 400'000;
-  SketchBudget sketches = {};
+  event::SketchBudget sketches = {};
 };
 inline constexpr const char* kOtherGroups = "(others: more groups than can be kept apart)";
 inline constexpr const char* kUnknownKernel = "(unknown kernel)";
@@ -122,7 +122,7 @@ class LogSummary {
   TextIndex kernel_index_;
   std::unordered_set<std::uint64_t> members_;  // group << 32 | configuration: which have met
   std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
-  std::unique_ptr<SketchBudget> budget_;  // at one place however the summary is moved
+  std::unique_ptr<event::SketchBudget> budget_;  // at one place however the summary is moved
   ActivityTables activity_;
   std::map<std::int32_t, DeviceTimeline> timelines_;  // of the present log, by device; -1: not known
   // Kernels of the present log without times, of which a kernel_time may come: the latest of each place.

@@ -334,6 +334,10 @@ void Recovery::balance_slots() {
   const std::uint64_t without_slot = flight_.ledger.lost[index(LossCause::kNoThreadSlot)];
   ledger.seen += without_slot;
   ledger.lost[index(LossCause::kNoThreadSlot)] = without_slot;
+  const std::uint64_t of_gpu =
+      std::min(flight_.ledger.lost[index(LossCause::kCuptiDropped)], std::uint64_t{1} << 60);
+  ledger.seen += of_gpu;
+  ledger.lost[index(LossCause::kCuptiDropped)] = of_gpu;
   explain_missing(missing_total);
   // What the GPU told and the recorder was about to write has no record to be recovered from, and no launch of the
   // program's stands for it alone: it was not seen.

@@ -135,16 +135,19 @@ ActivityBuffers::Buffer* ActivityBuffers::hand_out(std::uint64_t thread, std::in
     buffer = take_one(ready_, ready_hint_.fetch_add(1, std::memory_order_relaxed));
     if (buffer != nullptr) ready_count_.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (buffer == nullptr && bytes_held() + mapped_bytes_ > memory_bound_) buffer = take_back();
+  if (buffer == nullptr && bytes_held() + mapped_bytes_ > 2 * memory_bound_) buffer = take_back();
   if (buffer == nullptr) buffer = map(false);
   if (buffer == nullptr) buffer = take_one(reserve_, 0);
   if (buffer == nullptr) return nullptr;
-  if (bytes_held() > memory_bound_) over_bound_.fetch_add(1, std::memory_order_relaxed);
+  // Counters of other threads: a little off at times, which costs nothing.
+  if (bytes_held() > memory_bound_ + completed_bytes_.load(std::memory_order_relaxed)) {
+    over_bound_.fetch_add(1, std::memory_order_relaxed);
+  }
   buffer->grant = rates_.grant(thread, now_ns);
   return buffer;
 }
 
-// At the bound: one that is complete and not read yet, and what is in it with it.
+// One that is complete and not read yet, and what is in it with it.
 ActivityBuffers::Buffer* ActivityBuffers::take_back() noexcept {
   Buffer* const newest = completed_.exchange(nullptr, std::memory_order_acquire);
   if (newest == nullptr) return nullptr;
@@ -156,6 +159,7 @@ ActivityBuffers::Buffer* ActivityBuffers::take_back() noexcept {
       oldest->next = head;
     } while (!completed_.compare_exchange_weak(head, rest, std::memory_order_release, std::memory_order_relaxed));
   }
+  completed_bytes_.fetch_sub(newest->mapped_bytes, std::memory_order_relaxed);
   unread_.fetch_add(newest->valid_bytes / kRecordBytes, std::memory_order_relaxed);
   std::memset(newest->data(), 0, newest->valid_bytes);
   newest->valid_bytes = 0;
@@ -166,6 +170,7 @@ void ActivityBuffers::complete(std::uint8_t* data, std::size_t valid_bytes) noex
   if (data == nullptr) return;
   Buffer* buffer = reinterpret_cast<Buffer*>(data) - 1;
   buffer->valid_bytes = std::min(valid_bytes, buffer->capacity());
+  completed_bytes_.fetch_add(buffer->mapped_bytes, std::memory_order_relaxed);
   rates_.filled(buffer->grant, static_cast<std::uint32_t>(buffer->valid_bytes / kRecordBytes));
   Buffer* head = completed_.load(std::memory_order_relaxed);
   do {
@@ -186,6 +191,7 @@ ActivityBuffers::Buffer* ActivityBuffers::take_completed() noexcept {
 }
 
 void ActivityBuffers::recycle(Buffer* buffer) noexcept {
+  completed_bytes_.fetch_sub(buffer->mapped_bytes, std::memory_order_relaxed);
   if (bytes_held() > memory_bound_) {
     unmap(buffer);
     return;

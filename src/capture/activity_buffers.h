@@ -84,9 +84,9 @@ class ActivityBuffers {
   // Maps the buffers that are kept for a system without memory, and the first ready ones.
   bool reserve() noexcept;
 
-  // At the bound one that is complete and not read yet is used again, and what was in it is counted as unread. Where
-  // there is none, all being with CUPTI, a buffer is handed out over the bound, and counted: CUPTI before 12.9 crashes
-  // without. nullptr only where the system has no memory left and the reserve is used up.
+  // The bound is for what is with CUPTI: beyond it a buffer is handed out all the same, and counted, since CUPTI before
+  // 12.9 crashes without. As much again may be complete and not read yet; beyond that the latest of those is used again,
+  // and what was in it is counted as unread. nullptr only where the system has no memory left and the reserve is used up.
   Buffer* hand_out(std::uint64_t thread, std::int64_t now_ns) noexcept;
   void complete(std::uint8_t* data, std::size_t valid_bytes) noexcept;
 
@@ -130,6 +130,7 @@ class ActivityBuffers {
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> over_bound_{0};
   std::atomic<std::uint64_t> unread_{0};
+  std::atomic<std::size_t> completed_bytes_{0};
   std::atomic<std::size_t> bytes_held_{0};
 
   // Recorder thread only.

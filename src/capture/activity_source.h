@@ -36,7 +36,7 @@ class ActivitySource {
     bool copies = true;                       // MEMCPY, MEMCPY2 (between devices), MEMSET
     Graphs graphs = Graphs::kNode;
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
-    std::size_t memory_bound = 64u << 20;     // host memory for buffers
+    std::size_t memory_bound = 48u << 20;     // host memory for buffers with CUPTI; as much again for those not read yet
     // Memory of the GPU, per context. CUPTI's own values are 3.2 MB and up to 250 buffers, 3 of them at once, 8 MB for
     // launches from device code, 16 MB for device graphs. What it has no room for there goes without times.
     std::size_t device_buffer_bytes = 1u << 20;
@@ -47,10 +47,11 @@ class ActivitySource {
   };
 
   // Since the start. `dropped`: by CUPTI, for want of room. `null_times`: records without start or end, or reversed
-  // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop(). `unread`:
-  // records, about, given up at the bound because they came faster than they were taken.
+  // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop().
+  // `unread`: records, about, given up at the bound because they came faster than they were taken.
   struct Counters {
-    std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0, over_bound = 0, unread = 0;
+    std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0;
+    std::uint64_t over_bound = 0, unread = 0;
     std::size_t bytes_held = 0;
   };
 

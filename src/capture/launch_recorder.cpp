@@ -272,54 +272,6 @@ void LaunchRecorder::on_capture_ended() noexcept {
   }
 }
 
-void LaunchRecorder::point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept {
-  const std::int64_t now = now_ns();
-  flight::Record* const record = begin(thread, kind);
-  if (record == nullptr) return;
-  record->flags = 0;
-  record->config = 0;
-  record->launch_ns = now;
-  record->grid_x = record->stream = record->correlation = record->graph = 0;
-  record->grid_y = record->grid_z = 0;
-  record->scope = scope.value;
-  record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_relaxed);
-  thread.ring->publish();
-}
-
-void LaunchRecorder::push_scope(const char* name) noexcept {
-  ThreadState* const thread = enter();
-  if (thread == nullptr || name == nullptr) return;
-  event::ScopeId scope = thread->scope();
-  {
-    MissGuard miss(*thread);
-    if (const event::ScopeId child = parts_.scopes.child(scope, name)) scope = child;
-  }
-  if (thread->scope_depth < ThreadState::kMaxScopes) thread->scopes[thread->scope_depth] = scope;
-  ++thread->scope_depth;
-  thread->scope_now = thread->scope().value;
-  point(*thread, flight::RecordKind::kScopeBegin, scope);
-}
-
-void LaunchRecorder::pop_scope() noexcept {
-  ThreadState* const thread = enter();
-  if (thread == nullptr || thread->scope_depth == 0) return;
-  const event::ScopeId scope = thread->scope();
-  --thread->scope_depth;
-  thread->scope_now = thread->scope().value;
-  point(*thread, flight::RecordKind::kScopeEnd, scope);
-}
-
-void LaunchRecorder::mark(const char* name) noexcept {
-  ThreadState* const thread = enter();
-  if (thread == nullptr || name == nullptr) return;
-  event::ScopeId scope;
-  {
-    MissGuard miss(*thread);
-    scope = parts_.scopes.child(thread->scope(), name);
-  }
-  point(*thread, flight::RecordKind::kMark, scope);
-}
-
 // The thread left a launch call other than by returning from it: cancelled, or thrown or jumped across.
 void LaunchRecorder::abandon_open(ThreadState& thread) noexcept {
   for (std::uint32_t i = 0; i < thread.open_count; ++i) {

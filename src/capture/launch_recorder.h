@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "capture/device_query.h"
 #include "capture/graph_table.h"
@@ -100,9 +101,15 @@ class LaunchRecorder {
   // From then on, at each cuStreamWaitEvent: a stream may have joined a capture that began unseen.
   void on_stream_joined() noexcept { parts_.page.doubts.fetch_add(1, std::memory_order_acq_rel); }
 
-  void push_scope(const char* name) noexcept;
-  void pop_scope() noexcept;
-  void mark(const char* name) noexcept;
+  // Scopes of the calling thread. A pop without a push is none.
+  void push_scope(const ScopeDomain& domain, std::string_view name) noexcept;
+  void pop_scope(const ScopeDomain& domain) noexcept;
+  void mark(const ScopeDomain& domain, std::string_view name) noexcept;
+  // Ranges that may end on another thread: launches do not lie in them. 0: not recorded.
+  std::uint64_t begin_range(const ScopeDomain& domain, std::string_view name) noexcept;
+  void end_range(std::uint64_t range) noexcept;
+  // What NVTX told of before the thread had a state.
+  void adopt_early_scopes(ThreadState& thread) noexcept;
 
   void on_thread_exit(ThreadState& thread) noexcept;
 
@@ -126,12 +133,17 @@ class LaunchRecorder {
   std::int32_t device_of_context(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
   static flight::Record* open_call(const ThreadState& thread, event::ApiCall call) noexcept;
   flight::Record* begin(ThreadState& thread, flight::RecordKind kind) noexcept;
-  void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope) noexcept;
+  void point(ThreadState& thread, flight::RecordKind kind, event::ScopeId scope, std::uint32_t range = 0) noexcept;
+  event::ScopeId scope_of(ThreadState& thread, event::ScopeId parent, const ScopeDomain& domain,
+                          std::string_view name) noexcept;
+  void enter_scope(ThreadState& thread, const ScopeDomain& domain, std::string_view name) noexcept;
+  void leave_level(ThreadState& thread, std::uint32_t level) noexcept;
   void retire_tracks(ThreadState& thread) noexcept;
   void abandon_open(ThreadState& thread) noexcept;
 
   Parts parts_;
   std::atomic<std::uint64_t> without_slot_{0};
+  std::atomic<std::uint32_t> next_range_{1};
   CostCounters cost_;
 };
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "capture/notice_board.h"
 #include "event/ids.h"
 #include "flight/table_writer.h"
 
@@ -21,10 +22,17 @@ class ScopeTable {
  public:
   static constexpr std::size_t kMaxName = 4096;
 
-  ScopeTable(flight::TableWriter& rows, std::uint32_t capacity);
+  // `notices`: where to say that the table is full; null: nowhere.
+  ScopeTable(flight::TableWriter& rows, std::uint32_t capacity, NoticeBoard* notices = nullptr);
 
   // 0 where the table is full: launches then carry the nearest known parent.
   event::ScopeId child(event::ScopeId parent, std::string_view name) noexcept;
+  // The scope of the same name in another parent.
+  event::ScopeId moved(event::ScopeId id, event::ScopeId from, event::ScopeId to) noexcept;
+
+  // How often a scope was asked for that had no room; `refuse` counts one that a thread remembers.
+  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  void refuse() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
 
   // "a/b/c"; the recorder's copy, stable for good. Null for 0 and for ids not given out.
   const std::string* path(event::ScopeId id) const noexcept;
@@ -45,6 +53,8 @@ class ScopeTable {
   std::map<Key, event::ScopeId, Less> ids_;
   std::unique_ptr<std::unique_ptr<const std::string>[]> paths_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
+  NoticeBoard* const notices_;
+  std::atomic<std::uint64_t> refused_{0};
 };
 
 }  // namespace gpuflight::capture

@@ -42,6 +42,7 @@ ThreadState* make_thread_state(LaunchRecorder& owner, flight::RingSet& rings) no
   state->ring = rings.acquire(state->tid, name);
   t_thread_state = state;
   if (g_key_made) pthread_setspecific(g_key, state);
+  owner.adopt_early_scopes(*state);
   return state;
 }
 

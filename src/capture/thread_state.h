@@ -8,9 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "event/ids.h"
 #include "event/kernel_config.h"
+#include "capture/scope_stack.h"
 #include "flight/ring.h"
 
 namespace gpuflight::capture {
@@ -36,7 +38,6 @@ struct alignas(64) ThreadState {
   static constexpr std::size_t kStreamSlots = 64;
   static constexpr std::size_t kGraphSlots = 16;
   static constexpr std::size_t kMaxOpen = 64;    // launches of one multi-device call
-  static constexpr std::size_t kMaxScopes = 64;  // deeper ones are counted, not named
 
   struct alignas(64) LaunchEntry {
     LaunchKey key;
@@ -69,15 +70,15 @@ struct alignas(64) ThreadState {
   bool marks = false;               // launches are followed by marks
   std::uint32_t tid = 0;
   std::uint32_t open_count = 0;
-  std::uint32_t scope_now = 0;  // scope(), for the hot path
+  std::uint32_t scope_now = 0;  // scopes.path(), for the hot path
   std::uint32_t config_generation = 0;
   std::uint32_t stream_generation = 0;
   std::uint32_t graph_generation = 0;
   std::uint32_t sample = 0;  // counts launches to time our own cost now and then
   std::array<flight::Record*, kMaxOpen> open{};
   std::int64_t sampled_enter_ns = -1;
-  std::uint32_t scope_depth = 0;
-  std::array<event::ScopeId, kMaxScopes> scopes{};
+  ScopeStack scopes;
+  std::unique_ptr<ScopeCache> scope_cache;  // null until the first scope
   std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};
   std::array<StreamEntry, kStreamSlots> streams{};
   std::array<GraphEntry, kGraphSlots> graphs{};
@@ -105,11 +106,6 @@ struct alignas(64) ThreadState {
   }
   void forget_graphs() noexcept {
     for (auto& entry : graphs) entry.id = 0;
-  }
-
-  event::ScopeId scope() const noexcept {
-    if (scope_depth == 0) return {};
-    return scopes[(scope_depth < kMaxScopes ? scope_depth : kMaxScopes) - 1];
   }
 };
 

@@ -50,6 +50,8 @@ constexpr std::array kTable = {
     OptionRow{"graphs", "GPUFLIGHT_GRAPHS", "--graphs", nullptr, kEnum, &Options::graphs, "auto", "auto|node|graph|off",
               0, 0, false, 0, kWhat,
               "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},
+    bool_row("nvtx", "GPUFLIGHT_NVTX", "--nvtx", nullptr, &Options::nvtx, true, kWhat,
+             "Ranges and marks of the program's NVTX, as scopes; off leaves its NVTX calls without a tool"),
     bool_row("edges", "GPUFLIGHT_EDGES", "--edges", nullptr, &Options::edges, true, kWhat,
              "Event records and waits, by which streams depend on each other; off for programs that make very many"),
     string_row("include", "GPUFLIGHT_INCLUDE", "--include", nullptr, &Options::include, "", "GLOB[,GLOB...]", kWhat,

@@ -31,6 +31,7 @@ struct Options {
   bool details = true;  // occupancy and its breakdown
   Timing timing = Timing::kOff;
   Graphs graphs = Graphs::kAuto;
+  bool nvtx = true;     // ranges and marks of the program's NVTX
   bool edges = true;    // event records and waits: the dependencies between streams
   std::string include;  // comma-separated globs of program names; empty: all
   std::string exclude;

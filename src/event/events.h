@@ -60,6 +60,7 @@ struct ScopeEvent {
   ScopeId scope;
   std::uint32_t thread = 0;
   std::int64_t time_ns = 0;
+  std::uint32_t range = 0;  // of one that may end on another thread: its number; 0: it is a scope of its thread
 };
 
 struct StreamInfo {

@@ -58,6 +58,7 @@ inline event::ScopeEvent to_scope_event(const Record& record, event::Seq seq) no
   scope.scope = event::ScopeId{record.scope};
   scope.thread = record.thread;
   scope.time_ns = record.launch_ns;
+  if (scope.phase != Phase::kMark) scope.range = record.correlation;
   return scope;
 }
 

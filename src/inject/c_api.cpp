@@ -43,15 +43,19 @@ GPUFLIGHT_API gpuflight_status gpuflight_init(const gpuflight_option* options, s
 }
 
 GPUFLIGHT_API void gpuflight_push_scope(const char* name) {
-  if (Recorder* const recorder = Recorder::current()) recorder->launches().push_scope(name);
+  if (name == nullptr) return;
+  if (Recorder* const recorder = Recorder::current()) {
+    recorder->launches().push_scope(gpuflight::capture::kApiDomain, name);
+  }
 }
 
 GPUFLIGHT_API void gpuflight_pop_scope(void) {
-  if (Recorder* const recorder = Recorder::current()) recorder->launches().pop_scope();
+  if (Recorder* const recorder = Recorder::current()) recorder->launches().pop_scope(gpuflight::capture::kApiDomain);
 }
 
 GPUFLIGHT_API void gpuflight_mark(const char* name) {
-  if (Recorder* const recorder = Recorder::current()) recorder->launches().mark(name);
+  if (name == nullptr) return;
+  if (Recorder* const recorder = Recorder::current()) recorder->launches().mark(gpuflight::capture::kApiDomain, name);
 }
 
 GPUFLIGHT_API gpuflight_status gpuflight_flush(uint32_t timeout_ms) {

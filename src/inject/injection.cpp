@@ -1,12 +1,15 @@
-// How the library gets into a process: as a preload, its constructor points the CUDA driver at it and does nothing
-// else; the driver then calls InitializeInjection inside cuInit.
+// How the library gets into a process: as a preload, its constructor points the CUDA driver and NVTX at it and does
+// nothing else; the driver then calls InitializeInjection inside cuInit, NVTX calls InitializeInjectionNvtx2 inside the
+// program's first NVTX call.
 //
-// Threads: the constructor before main, InitializeInjection on the thread in cuInit, the destructor at exit.
+// Threads: the constructor before main, InitializeInjection on the thread in cuInit, InitializeInjectionNvtx2 on any, the
+// destructor at exit.
 #include <cstdlib>
 #include <dlfcn.h>
 
 #include "gpuflight/gpuflight.h"
 #include "inject/start.h"
+#include "recorder/nvtx_entry.h"
 #include "recorder/recorder.h"
 
 namespace gpuflight::inject {
@@ -18,7 +21,10 @@ __attribute__((constructor)) void on_load() noexcept {
   if (dladdr(reinterpret_cast<const void*>(&on_load), &self) == 0 || self.dli_fname == nullptr) return;
   // A child that changes its directory must find it too.
   char* const path = realpath(self.dli_fname, nullptr);
-  setenv("CUDA_INJECTION64_PATH", path != nullptr ? path : self.dli_fname, /*overwrite=*/0);
+  // Another tool that was there first keeps its place.
+  for (const char* const variable : {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}) {
+    setenv(variable, path != nullptr ? path : self.dli_fname, /*overwrite=*/0);
+  }
   std::free(path);
 }
 
@@ -31,9 +37,9 @@ __attribute__((destructor)) void on_unload() noexcept {
 
 // Another copy of this library, linked or preloaded from elsewhere: one of the two records, the one that the program's
 // own calls reach.
-using InjectionEntry = int (*)();
-InjectionEntry entry_of_other_copy() noexcept {
-  void* const other = dlsym(RTLD_DEFAULT, "InitializeInjection");
+template <class Entry>
+Entry entry_of_other_copy(const char* name) noexcept {
+  void* const other = dlsym(RTLD_DEFAULT, name);
   if (other == nullptr || dlsym(RTLD_DEFAULT, "gpuflight_version") == nullptr) {
     dlerror();
     return nullptr;
@@ -47,7 +53,7 @@ InjectionEntry entry_of_other_copy() noexcept {
   if (entry_owner.dli_fbase == own.dli_fbase) return nullptr;
   // Somebody else's InitializeInjection must not be called by us.
   if (entry_owner.dli_fbase != version_owner.dli_fbase) return nullptr;
-  return reinterpret_cast<InjectionEntry>(other);
+  return reinterpret_cast<Entry>(other);
 }
 
 }  // namespace
@@ -68,10 +74,18 @@ recorder::StartResult start(const gpuflight_option* given, std::size_t count) no
 
 // The driver's way in (CUDA_INJECTION64_PATH). Its result is not looked at; 1 is "fine" by convention.
 extern "C" GPUFLIGHT_API int InitializeInjection() noexcept {
-  if (const auto other = gpuflight::inject::entry_of_other_copy()) return other();
+  using Entry = int (*)();
+  if (const auto other = gpuflight::inject::entry_of_other_copy<Entry>("InitializeInjection")) return other();
   gpuflight::inject::start(nullptr, 0);
   return 1;
 }
 
-// NVTX's way in (NVTX_INJECTION64_PATH). 0: no tool here, so NVTX calls stay the no-ops they are without one.
-extern "C" GPUFLIGHT_API int InitializeInjectionNvtx2(void* /*get_export_table*/) noexcept { return 0; }
+// NVTX's way in (NVTX_INJECTION64_PATH), once for each binary with an NVTX of its own. 0: no tool here, so its calls stay
+// the no-ops they are without one.
+extern "C" GPUFLIGHT_API int InitializeInjectionNvtx2(void* get_export_table) noexcept {
+  using Entry = int (*)(void*);
+  if (const auto other = gpuflight::inject::entry_of_other_copy<Entry>("InitializeInjectionNvtx2")) {
+    return other(get_export_table);
+  }
+  return gpuflight::recorder::attach_nvtx(get_export_table) ? 1 : 0;
+}

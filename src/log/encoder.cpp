@@ -298,6 +298,7 @@ bool append_scope_event(Buffer& out, std::string_view scope, const event::ScopeE
   line.id("thread", event.thread);
   line.number("seq", event.seq.value);
   line.number("time_ns", event.time_ns);
+  if (event.range != 0) line.number("range", event.range);
   return line.end();
 }
 

@@ -190,6 +190,7 @@ constexpr std::array kScopeFields = {
     F("thread", false, read_or_null(v, e.event.thread)),
     F("seq", false, read(v, e.event.seq)),
     F("time_ns", true, read(v, e.event.time_ns)),
+    F("range", false, read(v, e.event.range)),
 };
 #undef F
 

@@ -222,6 +222,8 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
       write_held(joined, &record);
       break;
     case State::kWritten:
+      --without_word_;
+      [[fallthrough]];
     case State::kSummarised: {
       if (joined.kind != Kind::kKernel || !has_times(record)) break;
       if (joined.state == State::kWritten) {
@@ -347,6 +349,7 @@ void ActivityJoin::give_up(PendingWork& work) noexcept {
   if (work.state != State::kHeld) return;
   const PendingWork held = work;
   ++null_time_;
+  ++without_word_;
   if (held.kind == Kind::kKernel) {
     work.state = State::kWritten;
     try {

@@ -105,6 +105,9 @@ class ActivityJoin {
 
   std::uint64_t held() const noexcept { return held_; }           // records without a line yet
   std::uint64_t null_time() const noexcept { return null_time_; }  // lines with nulls where times were expected
+  // Launches of which the GPU has told nothing: lines without times, less those whose times came after all, and launches
+  // that were lost or forgotten.
+  std::uint64_t without_word() const noexcept { return without_word_ + lost_ + forgotten_ - std::min(reported_, lost_ + forgotten_); }
   std::uint64_t own_events() const noexcept { return own_events_; }
   std::size_t bytes() const noexcept { return table_.bytes(); }
 
@@ -180,7 +183,7 @@ class ActivityJoin {
   // Launches whose times may still come and of which nothing is kept: no ring had room for them, or the table. And how
   // many times came that will have been theirs.
   std::uint64_t lost_ = 0, forgotten_ = 0, reported_ = 0;
-  std::uint64_t held_ = 0, null_time_ = 0, own_events_ = 0;
+  std::uint64_t held_ = 0, null_time_ = 0, without_word_ = 0, own_events_ = 0;
   std::int64_t looked_for_pending_ns_ = 0;
 };
 

@@ -319,6 +319,7 @@ void Drain::write_losses() noexcept {
 
 void Drain::write_end(event::SessionEnd end) noexcept {
   join_.finish();
+  ended_ = true;
   write_due_summaries(true);
   session_summary_.take(0, parts_.launches.now_ns(), [&](event::KernelSummary& summary) {
     summary.session = true;
@@ -377,11 +378,20 @@ bool Drain::chunk_needed(std::uint32_t chunk) const noexcept {
   return std::any_of(cursors_.begin(), cursors_.end(), [&](const Cursor& c) { return c.chunk == chunk; });
 }
 
+// A record that was lost of a launch costs its line the times, which is counted as null_time. What is lost beyond that
+// was of work that has no line otherwise: nodes of graphs. Known at the end only, when nothing waits any more.
+std::uint64_t Drain::gpu_events_lost() const noexcept {
+  if (!ended_) return 0;
+  return gpu_records_lost_ - std::min(gpu_records_lost_, join_.without_word());
+}
+
 event::Ledger Drain::ledger() noexcept {
   event::Ledger ledger;
   const std::uint64_t dropped = parts_.rings.dropped();
   const std::uint64_t without_slot = parts_.launches.without_slot();
-  ledger.seen = parts_.rings.seen() + without_slot + gpu_lines_;
+  const std::uint64_t gpu_lost = gpu_events_lost();
+  ledger.seen = parts_.rings.seen() + without_slot + gpu_lines_ + gpu_lost;
+  ledger.lost[index(LossCause::kCuptiDropped)] = gpu_lost;
   ledger.written = written_;
   ledger.summarised = summarised_;
   ledger.lost[index(LossCause::kPoolEmpty)] = dropped;
@@ -411,6 +421,7 @@ void Drain::publish_counters() noexcept {
   put(block.occupancy_mismatch, parts_.resolver.occupancy_mismatches());
   put(block.lost[index(LossCause::kNoThreadSlot)], parts_.launches.without_slot());
   put(block.lost[index(LossCause::kWriteFailed)], write_failed_);
+  put(block.lost[index(LossCause::kCuptiDropped)], gpu_events_lost());
   put(block.lost[index(LossCause::kUnknownRecord)], unknown_records_);
   put(block.bytes, parts_.sink.bytes_written());
   put(block.drained, taken_total_);

@@ -67,6 +67,8 @@ class Drain final : private JoinClient {
   // GPU times: whether they come, and what comes. settle() once after all of a round.
   ActivityJoin& join() noexcept { return join_; }
   void settle() noexcept;
+  // Records of the GPU's that were given up, by CUPTI or at the memory bound, since the start.
+  void note_gpu_records_lost(std::uint64_t records) noexcept { gpu_records_lost_ = records; }
   void finish_times() noexcept;  // no more will come
   // An eighth of the rings is taken by records that wait for their times.
   bool crowded() const noexcept {
@@ -122,6 +124,7 @@ class Drain final : private JoinClient {
   void note_waiting(const flight::Record& record) noexcept;
   void summarise(bool on) noexcept;
   void publish_counters() noexcept;
+  std::uint64_t gpu_events_lost() const noexcept;
   void publish_taken(std::uint32_t chunk) noexcept;
 
   void on_line(Fate fate, std::uint32_t chunk) noexcept override;
@@ -158,6 +161,8 @@ class Drain final : private JoinClient {
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
   std::uint64_t table_full_ = 0, taken_total_ = 0;
+  std::uint64_t gpu_records_lost_ = 0;
+  bool ended_ = false;  // no more times will come
   std::uint64_t gpu_lines_ = 0;  // of GPU work without a record, appended or refused
   std::array<std::uint64_t, event::kLossCauseCount> losses_said_{};
   int last_error_ = 0;

@@ -112,6 +112,17 @@ void GpuTiming::round(Drain& drain, std::int64_t now_ns) noexcept {
 
 void GpuTiming::take(Drain& drain, std::int64_t now_ns) noexcept {
   source_.take([&](const capture::ActivityRecord& record) noexcept { drain.join().on_activity(record, now_ns); });
+  const capture::ActivitySource::Counters counters = source_.counters();
+  const std::uint64_t lost = counters.dropped + counters.unread;
+  drain.note_gpu_records_lost(lost);
+  if (lost == 0 || said_lost_) return;
+  said_lost_ = true;
+  try {
+    notices_.post(event::Severity::kWarning, "gpu_records_lost",
+                  counters.dropped > 0 ? "CUPTI dropped records of GPU work: their launches have no times"
+                                       : "GPU work is reported faster than it can be taken: some launches have no times");
+  } catch (...) {
+  }
 }
 
 void GpuTiming::last_round(Drain& drain, std::int64_t now_ns) noexcept {

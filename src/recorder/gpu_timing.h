@@ -34,7 +34,6 @@ class GpuTiming {
   void last_round(Drain& drain, std::int64_t now_ns) noexcept;
 
   bool on() const noexcept { return state_.load(std::memory_order_acquire) == State::kOn; }
-  std::uint64_t dropped() const noexcept { return source_.counters().dropped; }
   void write_clock(Drain& drain, const capture::LaunchClock& clock, std::int64_t now_ns) noexcept;  // when it is due
 
  private:
@@ -56,6 +55,7 @@ class GpuTiming {
   std::atomic<std::int64_t> until_ns_{INT64_MAX};  // launches from then on have no times
   // The last time in which launches were not seen.
   std::atomic<std::int64_t> unseen_from_ns_{INT64_MAX}, unseen_to_ns_{INT64_MAX};
+  bool said_lost_ = false;
   std::int64_t flushed_ns_ = 0;
   std::int64_t clock_due_ns_ = 0;
 };

@@ -11,10 +11,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "capture/nvtx_attach.h"
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
 #include "event/schema_version.h"
 #include "log/posix_file.h"
+#include "recorder/mutex_lock.h"
 
 namespace gpuflight::recorder {
 namespace {
@@ -53,9 +55,7 @@ void on_fork_in_child() noexcept {
 // Before CUPTI's own handlers and the destructors of libraries: those that are registered last run first, and CUPTI is in
 // the process by then.
 void flush_at_exit() noexcept {
-  if (Recorder* const recorder = Recorder::current()) {
-    recorder->flush_last(std::min<std::uint32_t>(recorder->exit_timeout_ms(), 1'000));
-  }
+  if (Recorder* const recorder = Recorder::current()) recorder->flush_at_exit();
 }
 
 void register_exit_handler() noexcept {
@@ -67,17 +67,6 @@ void register_fork_handler() noexcept {
   static std::atomic<bool> done{false};
   if (!done.exchange(true)) pthread_atfork(nullptr, nullptr, &on_fork_in_child);
 }
-
-class MutexLock {
- public:
-  explicit MutexLock(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-  ~MutexLock() { pthread_mutex_unlock(&mutex_); }
-  MutexLock(const MutexLock&) = delete;
-  MutexLock& operator=(const MutexLock&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
 
 void init_monotonic(pthread_cond_t& condition) {
   pthread_condattr_t attributes;
@@ -151,6 +140,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->page_->recording.store(1, std::memory_order_release);
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
+  capture::send_nvtx_to(recorder->launches_.get());
   recorder->source_result_ = recorder->start_source();
   if (recorder->source_result_ == StartResult::kStarted) {
     recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
@@ -177,6 +167,7 @@ void Recorder::give_up() noexcept {
   source_->stop(true);
   page_->recording.store(0, std::memory_order_release);
   g_recorder.store(nullptr, std::memory_order_release);
+  capture::send_nvtx_to(nullptr);
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kDisabled), std::memory_order_release);
   go_on_to(Stage::kFailed);
 }
@@ -305,7 +296,7 @@ void Recorder::build_parts() {
   resolver_ = std::make_unique<capture::KernelResolver>(driver_, *devices_, *kernels_, notices_, *page_,
                                                         options_.details);
   streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, *page_, capacities.streams, &notices_);
-  scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes);
+  scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes, &notices_);
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
@@ -408,174 +399,6 @@ void Recorder::say_notices() noexcept {
   }
 }
 
-void Recorder::loop() noexcept {
-  announce_to_run();
-  sink_.begin(drain_->prologue());
-  for (std::size_t i = 0; i < problems_.lines.size(); ++i) {
-    event::Notice notice;
-    notice.severity = event::Severity::kWarning;
-    notice.code = "option";
-    try {
-      notice.message = problems_.lines[i];
-      if (i + 1 == problems_.lines.size() && problems_.omitted > 0) {
-        notice.message += " (and " + std::to_string(problems_.omitted) + " more)";
-      }
-    } catch (...) {
-    }
-    if (options_.verbose) say_aloud(notice.message);
-    drain_->say(std::move(notice));
-  }
-  for (bool stop = false; !stop;) {
-    bool asked = false, last = false;
-    {
-      MutexLock lock(mutex_);
-      if (!stop_ && !round_wanted_) {
-        // With rings filling fast there is no sleep: half a pool is what a burst may need.
-        if (rings_->free_chunks() > file_.chunk_count() / 2) {
-          const timespec deadline = deadline_in(options_.flush_ms);
-          pthread_cond_timedwait(&wake_, &mutex_, &deadline);
-        }
-      }
-      stop = stop_;
-      asked = round_wanted_;
-      last = last_round_wanted_;
-      round_wanted_ = last_round_wanted_ = false;
-      ++rounds_begun_;
-    }
-    file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
-    say_notices();
-    clock_->recalibrate();
-    watch_->begin_round(launches_->now_ns());
-    gpu_->begin_round(*drain_, launches_->now_ns(), asked);
-    drain_->round();
-    fetch_gpu_times(last);
-    watch_round();
-    obey_control();
-    write_forks();
-    drain_->write_due_summaries(false);
-    drain_->write_losses();
-    {
-      MutexLock lock(mutex_);
-      rounds_done_ = rounds_begun_;
-      last_ledger_ = drain_->ledger();
-      pthread_cond_broadcast(&changed_);
-    }
-  }
-}
-
-void Recorder::fetch_gpu_times(bool last) noexcept {
-  const std::int64_t now = launches_->now_ns();
-  if (last) {
-    gpu_->last_round(*drain_, now);
-    drain_->finish_times();
-  } else {
-    gpu_->round(*drain_, now);
-  }
-  drain_->settle();
-  gpu_->write_clock(*drain_, *clock_, now);
-}
-
-// What has gone wrong, and the dump that it is a reason for.
-void Recorder::watch_round() noexcept {
-  IncidentWatch::Incidents incidents = watch_->end_round(drain_->waiting(), launches_->now_ns());
-  const bool trouble = incidents.any_begun();
-  const bool error = !incidents.errors.empty();
-  if (!incidents.errors.empty() || !incidents.hangs.empty()) drain_->write_incidents(std::move(incidents));
-  if (trouble) dump(error ? "a CUDA error" : "a hang");
-  if (drain_->take_rule_match()) {
-    // A rule that matches all the time would write everything after all.
-    constexpr std::int64_t kBetweenDumpsNs = 10'000'000'000;
-    const std::int64_t now = launches_->now_ns();
-    if (last_dump_ns_ == 0 || now - last_dump_ns_ >= kBetweenDumpsNs) dump("dump_when matched");
-  }
-  if (dump_wanted_.exchange(false, std::memory_order_acq_rel)) dump("asked for by the program");
-}
-
-StartResult Recorder::dump(const char* reason) noexcept {
-  drain_->dump(reason);
-  last_dump_ns_ = launches_->now_ns();
-  return StartResult::kStarted;
-}
-
-void Recorder::write_forks() noexcept {
-  if (forks_ == nullptr) return;
-  const std::uint32_t missed = forks_->take([&](ForkBoard::Fork fork) {
-    drain_->write_fork({{}, fork.monotonic_ns - t0_monotonic_ns_, fork.child_pid});
-  });
-  if (missed > 0) {
-    say(event::Severity::kInfo, "forks_missed",
-        std::to_string(missed) + " forks came too fast to be written one by one");
-  }
-}
-
-// A command that another process wrote into the flight file.
-void Recorder::obey_control() noexcept {
-  using flight::ControlCommand;
-  using flight::ControlResult;
-  flight::Header& header = file_.header();
-  const auto command = static_cast<ControlCommand>(header.control.load(std::memory_order_acquire));
-  if (command == ControlCommand::kNone) return;
-  StartResult result = StartResult::kStarted;
-  ControlResult answer = ControlResult::kDone;
-  switch (command) {
-    case ControlCommand::kDump:
-      result = dump("asked for from outside");
-      break;
-    case ControlCommand::kPause:
-      result = pause(false);
-      break;
-    case ControlCommand::kPauseRelease:
-      result = pause(true);
-      break;
-    case ControlCommand::kResume:
-      result = resume();
-      break;
-    default:
-      answer = ControlResult::kUnknown;
-      break;
-  }
-  if (result == StartResult::kSlotTaken) {
-    answer = ControlResult::kSlotTaken;
-  } else if (result != StartResult::kStarted) {
-    answer = ControlResult::kRefused;
-  }
-  header.control_result.store(static_cast<std::uint32_t>(answer), std::memory_order_relaxed);
-  header.control_done.fetch_add(1, std::memory_order_release);
-  header.control.store(static_cast<std::uint32_t>(ControlCommand::kNone), std::memory_order_release);
-}
-
-void Recorder::end_session() noexcept {
-  watch_->begin_round(launches_->now_ns());
-  drain_->round();
-  watch_round();
-  write_forks();
-  say_notices();
-  event::SessionEnd end;
-  end.reason = end_reason_;
-  end.recorder_cpu_ns = thread_.cpu_ns();
-  end.added_ns_per_launch = launches_->cost().median_ns();
-  const Drain::Counts& counts = drain_->counts();
-  end.launches = counts.launches;
-  end.graph_launches = counts.graph_launches;
-  end.captured = counts.captured;
-  end.failed = counts.failed;
-  end.graph_kernels = counts.graph_kernels;
-  end.unlaunched = counts.unlaunched;
-  end.kernels = kernels_->kernels();
-  end.configs = kernels_->configs();
-  drain_->write_end(std::move(end));
-  file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kClosed), std::memory_order_release);
-  const event::Ledger ledger = drain_->ledger();
-  // Black box: the last events are in the flight file only. Events lost or pending: what is there is evidence.
-  if (options_.mode == config::Mode::kStream && ledger.pending == 0 && ledger.lost_total() == 0) {
-    file_.release_unused(kernels_->kernels() + 1, kernels_->configs() + 1,
-                         [&](std::uint32_t chunk) { return drain_->chunk_needed(chunk); });
-  }
-  sink_.close(exit_timeout_ms() / 2);
-  MutexLock lock(mutex_);
-  last_ledger_ = ledger;
-}
-
 bool Recorder::recording() const noexcept { return launches_->recording(); }
 
 StartResult Recorder::pause(bool release) noexcept {
@@ -603,6 +426,14 @@ StartResult Recorder::resume() noexcept {
 bool Recorder::flush(std::uint32_t timeout_ms) noexcept { return wait_for_round(timeout_ms, false); }
 
 bool Recorder::flush_last(std::uint32_t timeout_ms) noexcept { return wait_for_round(timeout_ms, true); }
+
+// Together with finish() the exit waits no longer than it may.
+void Recorder::flush_at_exit() noexcept {
+  const std::int64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+  flush_last(std::min<std::uint32_t>(exit_timeout_ms() / 2, 1'000));
+  exit_waited_ms_.store(static_cast<std::uint32_t>((clock_ns(CLOCK_MONOTONIC) - before_ns) / 1'000'000),
+                        std::memory_order_relaxed);
+}
 
 bool Recorder::wait_for_round(std::uint32_t timeout_ms, bool last) noexcept {
   const timespec deadline = deadline_in(timeout_ms);
@@ -634,7 +465,8 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
     stop_ = true;
     pthread_cond_broadcast(&wake_);
   }
-  if (!thread_.wait_done(timeout_ms)) return false;
+  const std::uint32_t waited_ms = at_exit ? exit_waited_ms_.load(std::memory_order_relaxed) : 0;
+  if (!thread_.wait_done(timeout_ms - std::min(timeout_ms, waited_ms))) return false;
   say_what_the_log_lacks();
   return true;
 }

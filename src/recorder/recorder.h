@@ -55,6 +55,7 @@ class Recorder {
   bool flush(std::uint32_t timeout_ms) noexcept;  // false: time ran out
   // The same with all GPU times that there are, while CUPTI is still whole; nothing of the GPU's comes after it.
   bool flush_last(std::uint32_t timeout_ms) noexcept;
+  void flush_at_exit() noexcept;
   void ask_for_dump() noexcept { dump_wanted_.store(true, std::memory_order_release); }
   // Ends the recording for good; false: not everything was written in time. `at_exit`: CUPTI is left alone, since it
   // may be taken down already.
@@ -147,6 +148,7 @@ class Recorder {
   pthread_mutex_t control_ = PTHREAD_MUTEX_INITIALIZER;  // one of pause, resume, finish at a time
   bool finished_ = false;
   std::atomic<bool> dump_wanted_{false};
+  std::atomic<std::uint32_t> exit_waited_ms_{0};
   std::int64_t last_dump_ns_ = 0;  // recorder thread's
 };
 

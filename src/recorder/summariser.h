@@ -5,17 +5,20 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "event/duration_sketch.h"
 #include "event/events.h"
+#include "event/quantile_sketch.h"
 
 namespace gpuflight::recorder {
 
 class Summariser {
  public:
+  static constexpr std::size_t kMostBuckets = 262'144;  // of all sketches; 4 MB
+
   // False: no memory for it.
   bool add(const event::KernelLaunch& launch) noexcept {
     try {
@@ -51,7 +54,7 @@ class Summariser {
       if (times.durations.count() == 0 || duration < times.min_ns) times.min_ns = duration;
       if (duration > times.max_ns) times.max_ns = duration;
       times.total_ns += duration;
-      times.durations.add(duration);
+      times.durations.add(duration, buckets_);
     } catch (...) {
     }
   }
@@ -81,12 +84,16 @@ class Summariser {
         summary.min_ns = times.min_ns;
         summary.max_ns = times.max_ns;
         // The sketch is right to 1 %, the ends are exact.
-        const auto quantile = [&](double q) { return std::clamp(times.durations.quantile(q), times.min_ns, times.max_ns); };
+        const auto quantile = [&](double q) {
+          const auto ns = static_cast<std::int64_t>(std::llround(times.durations.quantile(q).value_or(0)));
+          return std::clamp(ns, times.min_ns, times.max_ns);
+        };
         summary.p50_ns = quantile(0.5);
         summary.p95_ns = quantile(0.95);
         summary.p99_ns = quantile(0.99);
       }
       emit(summary);
+      if (totals.times) buckets_.buckets += totals.times->durations.buckets();
       totals = {};
     }
     touched_.clear();
@@ -95,7 +102,7 @@ class Summariser {
  private:
   struct Times {
     std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
-    event::DurationSketch durations;
+    event::QuantileSketch durations;
   };
   struct Totals {
     std::uint64_t count = 0, failed = 0, captured = 0, call_total_ns = 0;
@@ -104,6 +111,7 @@ class Summariser {
   };
   std::vector<Totals> totals_;  // by configuration id
   std::vector<std::uint32_t> touched_;
+  event::SketchBudget buckets_{kMostBuckets};
 };
 
 }  // namespace gpuflight::recorder

@@ -6,10 +6,16 @@
 // its figure is the median, less what the two time stamps cost by themselves.
 #include <benchmark/benchmark.h>
 
+#define NVTX_NO_IMPL
+#include <nvtx3/nvToolsExt.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -19,6 +25,7 @@
 
 #include "capture/launch_hit.h"
 #include "capture/launch_recorder.h"
+#include "capture/nvtx_attach.h"
 
 namespace {
 
@@ -189,6 +196,111 @@ void BM_LaunchAfterDriver(benchmark::State& state) {
 }
 BENCHMARK(BM_LaunchAfterDriver)->Iterations(100'000);
 #endif
+
+// NVTX as a program's own header holds it: a table of function pointers, filled by us.
+class NvtxClient {
+ public:
+  NvtxClient() {
+    for (std::size_t i = 1; i < functions_.size(); ++i) entries_[i] = &functions_[i];
+    g_client = this;
+    capture::send_nvtx_to(rig().launches.get());
+    capture::attach_nvtx(reinterpret_cast<void*>(&export_table));
+  }
+  template <class Type>
+  Type function(unsigned id) const {
+    return reinterpret_cast<Type>(functions_[id]);
+  }
+
+ private:
+  static int module_functions(NvtxCallbackModule module, NvtxFunctionTable* table, unsigned* size) {
+    if (module != NVTX_CB_MODULE_CORE) return 0;
+    *table = g_client->entries_.data();
+    *size = NVTX_CBID_CORE_SIZE;
+    return 1;
+  }
+  static const void* export_table(std::uint32_t id) {
+    static const NvtxExportTableCallbacks callbacks{sizeof callbacks, &module_functions};
+    return id == NVTX_ETID_CALLBACKS ? &callbacks : nullptr;
+  }
+
+  static inline NvtxClient* g_client = nullptr;
+  std::array<NvtxFunctionPointer, NVTX_CBID_CORE_SIZE> functions_{};
+  std::array<NvtxFunctionPointer*, NVTX_CBID_CORE_SIZE> entries_{};
+};
+
+// Gives chunks back as the recorder thread would; of the calling thread, from where its slot stands now.
+class ChunkReturner {
+ public:
+  explicit ChunkReturner(Rig& r) : rig_(r), thread_(*r.launches->enter()) {
+    if (const std::uint32_t at = thread_.ring->slot().current_chunk.load(); at != 0) first_ = at - 1;
+  }
+  void give_back() {
+    if (first_ == flight::kNoChunk) first_ = rig_.rings->first_chunk(*thread_.ring);
+    for (std::uint32_t next; (next = rig_.rings->next_chunk(first_)) != flight::kNoChunk; first_ = next) {
+      rig_.rings->give_back(first_);
+    }
+  }
+
+ private:
+  Rig& rig_;
+  capture::ThreadState& thread_;
+  std::uint32_t first_ = flight::kNoChunk;
+};
+
+// One range of a name that the thread has seen before, pushed and popped: two records. With `range(0)` names in turn.
+void BM_NvtxPushPop(benchmark::State& state) {
+  NvtxClient client;
+  const auto push = client.function<nvtxRangePushA_impl_fntype>(NVTX_CBID_CORE_RangePushA);
+  const auto pop = client.function<nvtxRangePop_impl_fntype>(NVTX_CBID_CORE_RangePop);
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < state.range(0); ++i) names.push_back("aten::operation number " + std::to_string(i));
+  std::uint64_t n = 0;
+  std::thread([&] {  // a ring of its own
+    ChunkReturner chunks(rig());
+    for (auto _ : state) {
+      push(names[n % names.size()].c_str());
+      pop();
+      if (++n % (flight::kRecordsPerChunk * 32) == 0) chunks.give_back();
+    }
+  }).join();
+}
+BENCHMARK(BM_NvtxPushPop)->Arg(1)->Arg(16)->Arg(1000)->UseRealTime();
+
+// Before there is a recorder, or in a program without CUDA.
+void BM_NvtxPushPopEarly(benchmark::State& state) {
+  NvtxClient client;
+  capture::send_nvtx_to(nullptr);
+  const auto push = client.function<nvtxRangePushA_impl_fntype>(NVTX_CBID_CORE_RangePushA);
+  const auto pop = client.function<nvtxRangePop_impl_fntype>(NVTX_CBID_CORE_RangePop);
+  for (auto _ : state) {
+    push("aten::operation");
+    pop();
+  }
+}
+BENCHMARK(BM_NvtxPushPopEarly);
+
+// An event record and its return, beside what CUPTI's callback costs.
+void BM_EdgeCall(benchmark::State& state) {
+  Rig& r = rig();
+  capture::DriverCall call;
+  call.call = event::ApiCall::kEventRecord;
+  call.has_stream = true;
+  call.context_uid = 1;
+  call.event = 0x7f0012345678;
+  std::uint64_t n = 0;
+  std::thread([&] {
+    ChunkReturner chunks(r);
+    for (auto _ : state) {
+      capture::ThreadState* const thread = r.launches->enter();
+      r.launches->on_call_begin(*thread);
+      r.launches->on_call_enter(*thread, call, nullptr, &no_device);
+      r.launches->on_edge_return(*thread, call, nullptr, &no_device);
+      r.launches->on_return(*thread, 0);
+      if (++n % (flight::kRecordsPerChunk * 64) == 0) chunks.give_back();
+    }
+  }).join();
+}
+BENCHMARK(BM_EdgeCall)->UseRealTime();
 
 void BM_ClockTwice(benchmark::State& state) {
   for (auto _ : state) {

@@ -262,9 +262,13 @@ class Log:
         return self.of("graph_launch_event")
 
 
-def read_logs(label):
+def log_paths(label):
     """Every log of the run `label`. Rotated segments do not occur: LOG_OPTIONS lift the bound."""
-    return Log(sorted(glob.glob(work(glob.escape(label) + ".*.ndjson"))))
+    return sorted(glob.glob(work(glob.escape(label) + ".*.ndjson")))
+
+
+def read_logs(label):
+    return Log(log_paths(label))
 
 
 def is_captured(event):

@@ -2,6 +2,7 @@
 // of src/sim/module_image.h for the simulated one. Lets driver-API test programs run on both.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace gpuflight::gpu_tests {
 struct KernelSpec {
   std::string name;
   int static_shared_bytes = 0;
+  std::uint64_t spin_ns = 0;  // runs for so long by the GPU's own clock
 };
 
 inline std::string ptx_module(const std::vector<KernelSpec>& kernels) {
@@ -20,6 +22,11 @@ inline std::string ptx_module(const std::vector<KernelSpec>& kernels) {
       // Volatile, or the assembler drops the array together with its only use.
       text += "  .shared .align 4 .b8 buffer[" + std::to_string(kernel.static_shared_bytes) + "];\n" +
               "  .reg .u32 %r<3>;\n  mov.u32 %r1, buffer;\n  mov.u32 %r2, 1;\n  st.volatile.shared.u32 [%r1], %r2;\n";
+    }
+    if (kernel.spin_ns > 0) {
+      text += "  .reg .u64 %t<4>;\n  .reg .pred %p1;\n  mov.u64 %t1, %globaltimer;\n  add.u64 %t2, %t1, " +
+              std::to_string(kernel.spin_ns) +
+              ";\nagain:\n  mov.u64 %t3, %globaltimer;\n  setp.lt.u64 %p1, %t3, %t2;\n  @%p1 bra again;\n";
     }
     text += "  ret;\n}\n";
   }
@@ -46,7 +53,8 @@ inline std::string simulated_module(const std::vector<KernelSpec>& kernels) {
     text += std::string(i ? "," : "") + "{\"name\":\"" + base64(kernels[i].name) +
             "\",\"registers\":16,\"static_shared_bytes\":" + std::to_string(kernels[i].static_shared_bytes) +
             ",\"local_bytes\":0,\"const_bytes\":0,\"max_threads\":1024,\"barriers\":1,\"binary_version\":0,"
-            "\"ptx_version\":0,\"required_cluster\":[0,0,0],\"duration_ns\":2000,\"block_ns\":0,\"fault\":0}";
+            "\"ptx_version\":0,\"required_cluster\":[0,0,0],\"duration_ns\":" +
+            std::to_string(kernels[i].spin_ns > 0 ? kernels[i].spin_ns : 2000) + ",\"block_ns\":0,\"fault\":0}";
   }
   return text + "]}";
 }

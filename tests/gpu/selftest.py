@@ -19,6 +19,7 @@ import ncu_compare  # noqa: E402
 import normalize_log  # noqa: E402
 import occupancy_compare  # noqa: E402
 import runner  # noqa: E402
+import timeline_compare  # noqa: E402
 
 
 def built(variable, *parts):
@@ -155,6 +156,95 @@ class FormsCompare(unittest.TestCase):
         self.assertEqual(len(self.compare(self.EVENTS[:1])[0]), 1)
         self.assertEqual(len(self.compare(self.EVENTS[1:])[0]), 1)
         self.assertEqual(len(self.compare(self.EVENTS, self.LINES[:-1])[0]), 1)
+
+
+class Timeline(unittest.TestCase):
+    """Three launches in one stream, one in another, two replays of a graph of two nodes in a third."""
+
+    COUNTS = {"a": 3, "b": 1, "node": 4}
+
+    @staticmethod
+    def kernel(name, seq, stream, correlation, start, end, node=None, launch=None):
+        return {"type": "kernel_event", "name": name, "seq": seq, "stream": stream, "correlation": correlation,
+                "graph_node": node, "launch_ns": 100 + seq if launch is None else launch, "start_ns": start,
+                "end_ns": end}
+
+    def lines(self):
+        far = 5_000_000
+        return [self.kernel("a", 1, 1, 11, far, far + 1000), self.kernel("a", 2, 1, 12, far + 1000, far + 2000),
+                self.kernel("b", 3, 2, 13, far + 500, far + 9000), self.kernel("a", 4, 1, 14, far + 2500, far + 3000),
+                self.kernel("node", 90, 3, 15, far + 4000, far + 5000, 1, 200),
+                self.kernel("node", 91, 3, 15, far + 5000, far + 6000, 2, 200),
+                self.kernel("node", 93, 3, 16, far + 8000, far + 9000, 2, 300),
+                self.kernel("node", 92, 3, 16, far + 7000, far + 8000, 1, 300),
+                {"type": "session_start", "t0_monotonic_ns": 0}]
+
+    def failures(self, lines, begin=4_900_000, end=5_100_000, part_bytes=300):
+        with tempfile.NamedTemporaryFile("w", suffix=".ndjson") as f:
+            f.write("".join(json.dumps(line) + "\n" for line in lines))
+            f.flush()
+            saved, timeline_compare.PART_BYTES = timeline_compare.PART_BYTES, part_bytes
+            try:
+                log = timeline_compare.TimedLog(f.name, self.COUNTS)
+            finally:
+                timeline_compare.PART_BYTES = saved
+        self.assertEqual(log.bad_lines, 0)
+        self.assertEqual(len(log.of("session_start")), 1)
+        return (timeline_compare.compare_presence(log, self.COUNTS) +
+                timeline_compare.compare_replays(log.named("node"), 2, 2) +
+                timeline_compare.compare_times(log.kernels, begin, end)[0] +
+                timeline_compare.compare_order(log.kernels)[0])
+
+    def test_equal_however_the_log_is_cut(self):
+        for part_bytes in (1, 37, 150, 151, 300, 1 << 20):
+            self.assertEqual(self.failures(self.lines(), part_bytes=part_bytes), [], part_bytes)
+
+    def test_a_time_of_its_own_line(self):
+        lines = self.lines()
+        lines[0].update(start_ns=None, end_ns=None)
+        self.assertEqual(len(self.failures(lines)), 1)
+        lines.append({"type": "kernel_time", "event": 1, "start_ns": 5_000_000, "end_ns": 5_001_000})
+        self.assertEqual(self.failures(lines), [])
+
+    def test_finds_what_is_wrong(self):
+        far = 5_000_000
+        for which, changes in ((0, {"start_ns": far + 1200, "end_ns": far + 1300}),   # after the next one's start
+                               (0, {"end_ns": far + 1500}),                           # into the next one
+                               (2, {"end_ns": far + 100}), (2, {"end_ns": None}), (2, {"start_ns": far - 2_000_000}),
+                               (2, {"end_ns": far + 2_000_000}), (1, {"correlation": 11}), (1, {"seq": 1}),
+                               (5, {"graph_node": 1})):
+            lines = self.lines()
+            lines[which].update(changes)
+            self.assertGreaterEqual(len(self.failures(lines)), 1, (which, changes))
+        for which in range(8):
+            lines = self.lines()
+            self.assertGreaterEqual(len(self.failures(lines[:which] + lines[which + 1:])), 1, which)
+            self.assertGreaterEqual(len(self.failures(lines + [lines[which]])), 1, which)
+            lines[which]["name"] = "other"
+            self.assertGreaterEqual(len(self.failures(lines)), 1, which)
+
+    def test_overlap(self):
+        kernels, copies = [[0, 4], [6, 8]], [[1, 2], [3, 7], [6.5, 7.5]]
+        self.assertEqual(timeline_compare.union_of(copies), [[1, 2], [3, 7.5]])
+        self.assertAlmostEqual(timeline_compare.in_both(kernels, copies), 1 + 1 + 1.5)
+        self.assertEqual(timeline_compare.in_both(kernels, [[4, 6], [8, 9]]), 0)
+
+    def test_profiler(self):
+        trace = {"traceEvents": [
+            {"ph": "X", "cat": "kernel", "name": "void k<int>(int)", "dur": 2.5, "args": {}},
+            {"ph": "X", "cat": "kernel", "name": "void k<int>(int)", "dur": 1.25, "args": {}},
+            {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 9, "args": {"bytes": 64}},
+            {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "dur": 1, "args": {"bytes": 8}},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::add", "dur": 7}, {"ph": "M", "name": "process_name"}]}
+        kernels, copies = timeline_compare.profiler_facts(trace)
+        self.assertEqual(kernels, {"void k<int>(int)": [2, 3750.0]})
+        self.assertEqual(copies, {("htod", 64): 1, ("memset", 8): 1})
+        same = {"void k<int>(int)": [2, 1]}
+        self.assertEqual(timeline_compare.compare_kernels(same, kernels), [])
+        for wrong in ({}, {"void k<int>(int)": [1, 1]}, {**same, "other": [1, 1]}):
+            self.assertEqual(len(timeline_compare.compare_kernels(wrong, kernels)), 1, wrong)
+        self.assertEqual(timeline_compare.compare_copies(copies, copies), [])
+        self.assertEqual(len(timeline_compare.compare_copies({("htod", 32): 1, ("memset", 8): 1}, copies)), 2)
 
 
 class Ledger(unittest.TestCase):
@@ -405,6 +495,63 @@ class OnTheSimulatedDevice(unittest.TestCase):
             self.assertGreaterEqual(one["seen"], one["recorded_launches"])
             self.assertLess(one["seen"], one["recorded_launches"] * 1.01)
             self.assertGreater(one["empty_callbacks_seen"], one["recorded_launches"])
+
+    def recorded(self, name, *arguments):
+        """What the program said and its one log, with GPU times."""
+        path = built("GF_PROGRAMS", name)
+        if not path:
+            self.skipTest(f"{name} is not built")
+        started = gpu_check.start_preloaded(name, [path, "--simulated", *arguments], count=False, limit_s=60, extra={
+            **self.simulated, "GPUFLIGHT_TIMING": "all", "GPUFLIGHT_EXIT_TIMEOUT_MS": "20000"}).wait()
+        self.assertEqual(started.code, 0, started.err)
+        paths = gpu_check.log_paths(name)
+        self.assertEqual(len(paths), 1)
+        return gpu_check.json_lines(started.out)[0], paths[0]
+
+    def test_timeline(self):
+        said, path = self.recorded("timeline_host", "--launches", "6400", "--replays", "60", "--spins", "3")
+        log = timeline_compare.TimedLog(path, said["counts"])
+        self.assertEqual(sum(said["counts"].values()), 6400 + 6000 + 3)
+        self.assertEqual(timeline_compare.compare_presence(log, said["counts"]), [])
+        self.assertEqual(timeline_compare.compare_replays(log.named("timeline_node"), 60, 100), [])
+        t0 = log.of("session_start")[0]["t0_monotonic_ns"]
+        failures, _ = timeline_compare.compare_times(log.kernels, said["begin_ns"] - t0, said["end_ns"] - t0)
+        self.assertEqual(failures, [])
+        failures, facts = timeline_compare.compare_order(log.kernels)
+        self.assertEqual((failures, facts["streams"]), ([], 34))
+        spins = sum(k.end_ns - k.start_ns for k in log.named("timeline_spin"))
+        self.assertEqual(spins, 3 * 5_000_000)
+        self.assertGreaterEqual(said["spin_event_ms"], 15.0)
+
+    def test_overlap(self):
+        said, path = self.recorded("overlap_host", "--chunks", "3", "--megabytes", "1", "--kernel-us", "20000")
+        log = gpu_check.Log([path])
+        copies = [(e["kind"], e["source"], e["destination"]) for e in log.of("memcpy_event")
+                  if e["bytes"] == said["copy_bytes"]]
+        self.assertEqual((copies.count(("htod", "pinned", "device")), copies.count(("dtoh", "device", "pinned"))), (3, 3))
+        self.assertEqual([len(said[k]) for k in ("copies_in_ms", "kernels_ms", "copies_out_ms")], [3, 3, 3])
+        for begin, end in said["kernels_ms"]:
+            self.assertGreaterEqual(end - begin, 19.9)
+
+    def test_live(self):
+        said, path = self.recorded("live_host", "--fast", "20", "--slow", "3", "--spin-seconds", "1", "--shorts", "500")
+        log = timeline_compare.TimedLog(path, said["counts"])
+        self.assertEqual(timeline_compare.compare_presence(log, said["counts"]), [])
+        self.assertEqual(len(timeline_compare.timed(log.kernels)), sum(said["counts"].values()))
+
+    def test_timing_cost(self):
+        path = built("GF_BENCH", "timing_cost")
+        if not path:
+            self.skipTest("timing_cost is not built")
+        for mode in ("bare", "callback", "activity", "both"):
+            done = gpu_check.Run("timing_" + mode, [
+                path, "--simulated", "--mode", mode, "--cupti", built("GF_SIM", "libcupti.so.13"), "--batches", "3",
+                "--whole", "1000", "--replays", "10"], {**gpu_check.clean_environment(), **self.simulated},
+                limit_s=60).wait()
+            self.assertEqual(done.code, 0, done.err)
+            one = gpu_check.json_lines(done.out, "replay_ns")[0]
+            self.assertEqual((one["callbacks"] > 0, one["activity_bytes"] > 0),
+                             (mode in ("callback", "both"), mode in ("activity", "both")))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,13 @@ class Times(GuidedTest):
         dropped = self.log("dropped.ndjson")
         self.assert_balanced(dropped)
         self.assertEqual((len(dropped.kernels), sum(e["start_ns"] is None for e in dropped.kernels)), (300, 30))
-        self.assertEqual(dropped.end["null_time"], 30)
+        self.assertEqual((dropped.end["null_time"], len(dropped.notices("gpu_records_lost"))), (30, 1))
+        # Of nodes of graphs there is no other trace: they are lost.
+        self.play(plan([*GRAPH, {"op": "graph_launch", "exec": "e", "stream": "s", "times": 50}, {"op": "sync"}], a={}, b={}),
+                  GPUFLIGHT_SIM_DROP_EVERY="10", GPUFLIGHT_LOG=self.dir / "nodes.ndjson")
+        nodes = self.log("nodes.ndjson")
+        end = self.assert_balanced(nodes, lost=20)
+        self.assertEqual((len(nodes.gpu_kernels), end["lost_by_cause"]["cupti_dropped"]), (180, 20))
 
     def test_refused_and_captured_launches_wait_for_nothing(self):
         self.play(plan([launch("k", times=5), launch("tight", block=1024, expect=1), *GRAPH, {"op": "sync"}],

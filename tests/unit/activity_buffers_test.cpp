@@ -166,6 +166,34 @@ TEST(ActivityBuffers, OverTheBoundIsCountedNotRefused) {
   EXPECT_EQ(buffers.bytes_held(), kBound);
 }
 
+// The recorder thread does not come to read: what is complete makes room, the newest of it, and is counted.
+TEST(ActivityBuffers, UnreadOnesAreUsedAgainAtTwiceTheBound) {
+  constexpr std::size_t kBound = 16 * 4096, kRecords = 5;
+  ActivityBuffers buffers(4096, kBound / 2);
+  ASSERT_TRUE(buffers.reserve());
+  std::vector<ActivityBuffers::Buffer*> out;
+  while (buffers.bytes_held() < kBound) out.push_back(buffers.hand_out(1, kSecond));
+  for (ActivityBuffers::Buffer* buffer : out) {
+    std::memset(buffer->data(), 1, kRecords * ActivityBuffers::kRecordBytes);
+    buffers.complete(buffer->data(), kRecords * ActivityBuffers::kRecordBytes);
+  }
+  EXPECT_EQ(buffers.unread(), 0u);
+  const std::uint64_t over_bound = buffers.over_bound();  // while all were out
+  EXPECT_GT(over_bound, 0u);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    ActivityBuffers::Buffer* again = buffers.hand_out(1, kSecond);
+    EXPECT_EQ(again, out[out.size() - i]);
+    EXPECT_EQ(again->valid_bytes, 0u);
+    EXPECT_TRUE(std::all_of(again->data(), again->data() + again->capacity(), [](auto b) { return b == 0; }));
+    EXPECT_EQ(buffers.unread(), i * kRecords);
+  }
+  EXPECT_EQ(buffers.over_bound(), over_bound);  // with CUPTI there are three
+  EXPECT_EQ(buffers.bytes_held(), kBound);
+  std::size_t left = 0;
+  for (ActivityBuffers::Buffer* b = buffers.take_completed(); b != nullptr; b = b->next) EXPECT_EQ(b, out[left++]);
+  EXPECT_EQ(left, out.size() - 3);
+}
+
 TEST(ActivityBuffers, WhatNobodyNeedsIsGivenBack) {
   ActivityBuffers buffers(4096, 64 << 20);
   ASSERT_TRUE(buffers.reserve());
@@ -212,10 +240,10 @@ TEST(ActivityBuffers, ASystemWithoutMemoryFindsAReserve) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// Threads ask and give back while another takes: no buffer is held twice, none is lost.
-TEST(ActivityBuffers, ManyThreads) {
+// Threads ask and give back while another takes: no buffer is held twice, none is lost; at the bound, none uncounted.
+void play_many_threads(std::size_t bound) {
   constexpr int kThreads = 4, kEach = 5000;
-  ActivityBuffers buffers(4096, 64 << 20);
+  ActivityBuffers buffers(4096, bound);
   ASSERT_TRUE(buffers.reserve());
   std::atomic<int> running{kThreads};
   std::atomic<int> doubles{0};
@@ -229,7 +257,7 @@ TEST(ActivityBuffers, ManyThreads) {
         if (mark != 0) doubles.fetch_add(1);
         mark = static_cast<std::uint64_t>(t) * kEach + static_cast<std::uint64_t>(i) + 1;
         std::memcpy(buffer->data(), &mark, sizeof mark);
-        buffers.complete(buffer->data(), sizeof mark);
+        buffers.complete(buffer->data(), ActivityBuffers::kRecordBytes);
       }
       running.fetch_sub(1);
     });
@@ -251,8 +279,11 @@ TEST(ActivityBuffers, ManyThreads) {
   for (std::thread& thread : threads) thread.join();
   take_all();
   EXPECT_EQ(doubles.load(), 0);
-  EXPECT_EQ(marks.size(), static_cast<std::size_t>(kThreads) * kEach);
+  EXPECT_EQ(marks.size() + buffers.unread(), static_cast<std::size_t>(kThreads) * kEach);
 }
+
+TEST(ActivityBuffers, ManyThreads) { play_many_threads(64 << 20); }
+TEST(ActivityBuffers, ManyThreadsAtTheBound) { play_many_threads(12 * 4096); }
 
 }  // namespace
 }  // namespace gpuflight::capture

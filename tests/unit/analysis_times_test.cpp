@@ -8,11 +8,14 @@
 
 #include "analysis/device_timeline.h"
 #include "analysis/log_summary.h"
-#include "analysis/quantile_sketch.h"
+#include "event/quantile_sketch.h"
 #include "log_fixture.h"
 
 namespace gpuflight::analysis {
 namespace {
+
+using event::QuantileSketch;
+using event::SketchBudget;
 
 using Work = DeviceTimeline::Work;
 

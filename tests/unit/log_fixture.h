@@ -521,6 +521,9 @@ inline void append_all(log::Buffer& out) {
     event.phase = phase;
     append_scope_event(out, scope.view(), event);
   }
+  ScopeEvent range = scope_event();
+  range.range = 7;
+  append_scope_event(out, scope.view(), range);
   append_kernel_summary(out, naive, summary());
   append_kernel_summary(out, bare, summary());
   append_kernel_summary(out, unknown, KernelSummary{});

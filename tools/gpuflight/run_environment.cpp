@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
+constexpr const char* kNvtxInjection = "NVTX_INJECTION64_PATH";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -91,6 +92,7 @@ RunEnvironment plan_environment(const std::string& library, const ProgramImage& 
                     "unless that tool is unset",
                     kInjection, injection));
   }
+  if (variable(kNvtxInjection).empty()) plan.set[kNvtxInjection] = library;
   return plan;
 }
 

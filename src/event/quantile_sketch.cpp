@@ -1,9 +1,9 @@
-#include "analysis/quantile_sketch.h"
+#include "event/quantile_sketch.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace gpuflight::analysis {
+namespace gpuflight::event {
 namespace {
 
 const double kLogGamma = std::log((1 + QuantileSketch::kError) / (1 - QuantileSketch::kError));
@@ -85,4 +85,4 @@ std::optional<double> QuantileSketch::quantile(double q) const {
 
 double QuantileSketch::error() const { return std::tanh(std::ldexp(kLogGamma, coarse_) / 2); }
 
-}  // namespace gpuflight::analysis
+}  // namespace gpuflight::event

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-namespace gpuflight::analysis {
+namespace gpuflight::event {
 
 struct SketchBudget {
   std::size_t buckets = 4'000'000;  // left; 64 MB
@@ -45,4 +45,4 @@ class QuantileSketch {
   std::uint8_t coarse_ = 0;      // gamma is 1.01.. to the power of 2^coarse_
 };
 
-}  // namespace gpuflight::analysis
+}  // namespace gpuflight::event
