@@ -1,16 +1,12 @@
 #include "analysis/activity_tables.h"
 
 #include "event/api_call.h"
+#include "event/plausible_time.h"
 
 namespace gpuflight::analysis {
 namespace {
 
 using event::ApiCall;
-
-event::MaybeNs duration_of(const event::MaybeNs& start, const event::MaybeNs& end) {
-  if (!start || !end) return std::nullopt;
-  return *end - *start;
-}
 
 CallKind kind_of(const event::ApiCallFacts& facts) {
   switch (facts.kind) {
@@ -46,15 +42,15 @@ void ActivityTables::add_transfer(Transfers& row, const Event& event) {
   ++row.count;
   row.bytes += event.bytes;
   if (event.origin.call_ns) row.call.add(*event.origin.call_ns);
-  const event::MaybeNs duration = duration_of(event.start_ns, event.end_ns);
-  if (duration) {
+  const event::MaybeNs duration = event::elapsed(event.start_ns, event.end_ns);
+  if (duration && *duration >= 0) {
     row.gpu.add(*duration, budget_);
     row.timed_bytes += event.bytes;
-    if (event.origin.launch_ns) row.queue.add(*event.start_ns - *event.origin.launch_ns);
+    if (const auto queue = event::elapsed(event.origin.launch_ns, event.start_ns)) row.queue.add(*queue);
   }
   if (GraphRow* const of = event.graph ? graph(event.graph) : nullptr) {
     ++of->transfers;
-    of->transfer_ns += duration.value_or(0);
+    of->transfer_time.add(duration.value_or(0));
   }
 }
 
@@ -117,7 +113,7 @@ void ActivityTables::add(const log::GraphLaunchLine& line) {
   ++row->launches;
   if (launch.status.value_or(0) != 0) ++row->failed;
   if (launch.call_ns) row->call.add(*launch.call_ns);
-  if (const auto duration = duration_of(launch.start_ns, launch.end_ns)) row->gpu.add(*duration, budget_);
+  if (const auto duration = event::elapsed(launch.start_ns, launch.end_ns)) row->gpu.add(*duration, budget_);
 }
 
 void ActivityTables::add(const log::ApiLine& line, bool sync) {
@@ -130,7 +126,7 @@ void ActivityTables::add_launch(const event::KernelLaunch& launch, const std::op
   if (launch.graph) {
     if (GraphRow* const row = graph(launch.graph)) {
       ++row->kernels;
-      row->kernel_ns += duration_ns.value_or(0);
+      row->kernel_time.add(duration_ns.value_or(0));
     }
   }
   if (!launch.call_ns && !launch.status) return;

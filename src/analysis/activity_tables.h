@@ -72,7 +72,7 @@ struct GraphRow {
   Durations call;
   SpreadDurations gpu;                         // as a whole, where the graph was traced so
   std::uint64_t kernels = 0, transfers = 0;    // nodes that ran
-  std::int64_t kernel_ns = 0, transfer_ns = 0;
+  Durations kernel_time, transfer_time;        // of these
 };
 inline constexpr const char* kOtherCalls = "(other calls)";
 inline constexpr const char* kKernelLaunches = "(kernel launches)";

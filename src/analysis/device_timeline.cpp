@@ -68,7 +68,8 @@ void DeviceTimeline::sweep() {
   swept_.clear();
   while (step != steps_.end() || edge != edges_.cend()) {
     constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
-    const std::int64_t now = std::min(step != steps_.end() ? step->at : kNever, edge != edges_.cend() ? edge->at : kNever);
+    const std::int64_t now =
+        std::min(step != steps_.end() ? step->at : kNever, edge != edges_.cend() ? edge->at : kNever);
     for (; step != steps_.end() && step->at == now; ++step) was = step->state;
     for (; edge != edges_.cend() && edge->at == now; ++edge) {
       kernels += edge->kernels;

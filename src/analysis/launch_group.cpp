@@ -8,7 +8,7 @@ void Durations::add_many(std::uint64_t n, std::int64_t total, const event::Maybe
                          const event::MaybeNs& most) {
   if (n == 0) return;
   count += n;
-  total_ns += total;
+  add_total(total);
   each_ns.add(least);
   each_ns.add(most);
 }

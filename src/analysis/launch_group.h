@@ -37,17 +37,21 @@ struct Durations {
   std::int64_t total_ns = 0;
   Range<std::int64_t> each_ns;
 
+  // A hostile log can bring the total to its bounds; there it stays.
   void add(std::int64_t ns) {
     ++count;
-    total_ns += ns;
+    add_total(ns);
     each_ns.add(ns);
   }
   void add(const Durations& other) {
     count += other.count;
-    total_ns += other.total_ns;
+    add_total(other.total_ns);
     if (!other.each_ns.known) return;
     each_ns.add(other.each_ns.min);
     each_ns.add(other.each_ns.max);
+  }
+  void add_total(std::int64_t ns) {
+    if (__builtin_add_overflow(total_ns, ns, &total_ns)) total_ns = ns < 0 ? INT64_MIN : INT64_MAX;
   }
   // Of a kernel_summary: `n` launches at once.
   void add_many(std::uint64_t n, std::int64_t total, const event::MaybeNs& least, const event::MaybeNs& most);

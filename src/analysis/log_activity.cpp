@@ -1,14 +1,13 @@
 // What LogSummary takes from lines that are no launches: times that came late, copies, calls, memory, and when each
 // device was busy.
 #include "analysis/log_summary.h"
+#include "event/plausible_time.h"
 
 namespace gpuflight::analysis {
 namespace {
 
 constexpr std::size_t kMostDevices = 64;
 constexpr std::size_t kUntimedPlaces = std::size_t{1} << 18;
-// Times beyond are no times of a recording: 104 days, and what a reader of doubles can hold.
-constexpr std::int64_t kMostNs = std::int64_t{1} << 53;
 
 std::size_t untimed_place(event::Seq seq) {
   return (seq.counter() ^ (std::uint64_t{seq.slot()} * 0x9e3779b97f4a7c15ull >> 32)) & (kUntimedPlaces - 1);
@@ -18,7 +17,7 @@ std::size_t untimed_place(event::Seq seq) {
 
 void LogSummary::add_work(std::int32_t device, DeviceTimeline::Work work, const event::MaybeNs& start,
                           const event::MaybeNs& end) {
-  if (!start || !end || *start < -kMostNs || *end > kMostNs || *end < *start) return;
+  if (event::elapsed(start, end).value_or(-1) < 0) return;
   auto timeline = timelines_.find(device);
   if (timeline == timelines_.end()) {
     if (timelines_.size() >= kMostDevices) return;
@@ -36,7 +35,8 @@ void LogSummary::note_untimed(event::Seq seq, std::uint32_t group) {
 void LogSummary::add_time(const log::KernelTimeLine& line) {
   LogFacts& log = logs_.back();
   const event::KernelTime& time = line.time;
-  if (!time.start_ns || !time.end_ns) return;
+  const auto duration = event::elapsed(time.start_ns, time.end_ns);
+  if (duration.value_or(-1) < 0) return;
   log.pending.erase(time.event.value);
   log.saw_time(*time.end_ns);
   ++log.late_times;
@@ -48,8 +48,8 @@ void LogSummary::add_time(const log::KernelTimeLine& line) {
     return;
   }
   LaunchGroup& group = groups_[known->group];
-  group.gpu.add(*time.end_ns - *time.start_ns, *budget_);
-  group.queue.add(*time.start_ns - time.launch_ns);
+  group.gpu.add(*duration, *budget_);
+  if (const auto queue = event::elapsed(time.launch_ns, time.start_ns)) group.queue.add(*queue);
 }
 
 void LogSummary::add_activity(const log::LogEvent& event) {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "event/plausible_time.h"
+
 namespace gpuflight::analysis {
 namespace {
 
@@ -90,7 +92,7 @@ void LogSummary::Sums::add(const Sums& other) {
   count += other.count;
   captured += other.captured;
   failed += other.failed;
-  call_total_ns += other.call_total_ns;
+  if (__builtin_add_overflow(call_total_ns, other.call_total_ns, &call_total_ns)) call_total_ns = INT64_MAX;
 }
 
 void LogSummary::Sums::subtract(const Sums& other) {
@@ -120,7 +122,10 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   LaunchGroup& group =
       group_for(config, {launch.stream.value, launch.thread, &line.scope, launch.graph.value});
   const bool failed = launch.status && *launch.status != 0;
-  log.saw_time(launch.launch_ns + launch.call_ns.value_or(0));
+  log.saw_time(launch.launch_ns);
+  if (launch.call_ns && event::plausible(launch.launch_ns) && event::plausible(*launch.call_ns)) {
+    log.saw_time(launch.launch_ns + *launch.call_ns);
+  }
   const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
   told.all.add(one);
   if (black_box) told.dumped.add(one);
@@ -137,8 +142,9 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
     ++group.failed;
   }
   if (launch.call_ns) group.call.add(*launch.call_ns);
-  activity_.add_launch(launch, line.duration_ns);
-  if (line.duration_ns) {
+  const bool timed = line.duration_ns && *line.duration_ns >= 0 && event::plausible(*line.duration_ns);
+  activity_.add_launch(launch, timed ? line.duration_ns : std::nullopt);
+  if (timed) {
     group.gpu.add(*line.duration_ns, *budget_);
     ++log.timed_kernels;
     if (!log.pending.empty()) log.pending.erase(launch.seq.value);
@@ -146,7 +152,9 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
     ++log.untimed_kernels;
     if (log.times_expected()) note_untimed(launch.seq, static_cast<std::uint32_t>(&group - groups_.data()));
   }
-  if (launch.start_ns && !launch.unlaunched) group.queue.add(*launch.start_ns - launch.launch_ns);
+  if (const auto queue = event::elapsed(launch.launch_ns, launch.start_ns); queue && !launch.unlaunched) {
+    group.queue.add(*queue);
+  }
   // The lines of a dump are a part of what ran; when a device was busy cannot be told from them.
   if (!black_box) add_work(line.kernel.device, DeviceTimeline::Work::kKernel, launch.start_ns, launch.end_ns);
   if (launch.end_ns) log.saw_time(*launch.end_ns);
@@ -284,7 +292,8 @@ std::uint32_t LogSummary::group_row(std::string_view key) {
 }
 
 void LogSummary::make_key(const Config& config, const Place& place) {
-  const bool per_log = by_ == GroupBy::kStream || by_ == GroupBy::kThread || (by_ == GroupBy::kGraph && place.graph != 0);
+  const bool of_graph = by_ == GroupBy::kGraph && place.graph != 0;
+  const bool per_log = by_ == GroupBy::kStream || by_ == GroupBy::kThread || of_graph;
   key_.clear();
   if (per_log) append_bytes(key_, logs_.size());
   switch (by_) {

@@ -82,6 +82,11 @@ inline constexpr std::array<const char*, kAllocationKindCount> kAllocationKindNa
     "device", "pool", "managed", "pinned", "registered", "virtual", "mapping"};
 // Of a free whose allocation was not seen, where the call does not tell: null in the line.
 inline constexpr auto kUnknownAllocation = static_cast<AllocationKind>(kAllocationKindCount);
+// Null: not known.
+constexpr const char* allocation_name(AllocationKind kind) {
+  const auto i = static_cast<std::size_t>(kind);
+  return i < kAllocationKindNames.size() ? kAllocationKindNames[i] : nullptr;
+}
 
 // An allocation or a free, as called.
 struct MemoryEvent {

@@ -95,7 +95,7 @@ Json memory_json(const LogSummary& summary) {
     const auto& [log, memory] = key;
     rows.push_back(Json{{"log", log},
                         {"device", memory.device >= 0 ? Json(memory.device) : Json(nullptr)},
-                        {"kind", event::kAllocationKindNames[static_cast<std::size_t>(memory.kind)]},
+                        {"kind", text(event::allocation_name(memory.kind))},
                         {"pool", memory.pool != 0 ? Json(fmt::format("0x{:016x}", memory.pool)) : Json(nullptr)},
                         {"allocs", row.allocs},
                         {"frees", row.frees},
@@ -119,9 +119,9 @@ Json graphs_json(const LogSummary& summary) {
                         {"call", durations_json(row.call)},
                         {"gpu", spread_json(row.gpu)},
                         {"kernels", row.kernels},
-                        {"kernel_total_ns", row.kernel_ns},
+                        {"kernel_total_ns", row.kernel_time.total_ns},
                         {"copies", row.transfers},
-                        {"copy_total_ns", row.transfer_ns}});
+                        {"copy_total_ns", row.transfer_time.total_ns}});
   }
   return rows;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "event/plausible_time.h"
 #include "report/kernel_name.h"
 #include "report/quantity.h"
 #include "report/text_table.h"
@@ -161,8 +162,8 @@ void graphs(std::string& out, const LogSummary& summary, const ReportOptions& op
   }
   section.column("graph", Align::kLeft);
   for (const auto& [key, row] : summary.activity().graphs()) {
-    section.row({count_text(row.launches), count_text(row.kernels), ns_text(row.kernel_ns), count_text(row.transfers),
-                 ns_text(row.transfer_ns), row.gpu.count > 0 ? ns_text(row.gpu.total_ns) : kUnknown,
+    section.row({count_text(row.launches), count_text(row.kernels), ns_text(row.kernel_time.total_ns),
+                 count_text(row.transfers), ns_text(row.transfer_time.total_ns), row.gpu.count > 0 ? ns_text(row.gpu.total_ns) : kUnknown,
                  ns_text(row.gpu.mean_ns()), ns_text(row.call.mean_ns()),
                  (key.second != 0 ? fmt::format("graph {}", key.second) : "unknown graph") +
                      of_log(summary, key.first)});
@@ -183,7 +184,7 @@ std::string copy_label(const analysis::CopyKey& key) {
 }
 
 std::string memory_label(const analysis::MemoryKey& key) {
-  const char* const kind = event::kAllocationKindNames[static_cast<std::size_t>(key.kind)];
+  const char* const kind = word(event::allocation_name(key.kind));
   std::string text = key.device >= 0 ? fmt::format("device {}: {}", key.device, kind) : fmt::format("host: {}", kind);
   if (key.pool != 0) text += fmt::format(" {:#x}", key.pool);
   return text;
@@ -208,8 +209,8 @@ void append_time_notes(std::string& out, const LogSummary& summary, const char* 
                          warn, of, printable(std::string(log.timing())), off);
     } else if (log.untimed_kernels > 0 && log.timed_kernels > 0) {
       out += fmt::format("{}note: {} of {} kernels{} have no GPU time; totals and busy times are without them{}\n", warn,
-                         count_text(log.untimed_kernels), count_text(log.untimed_kernels + log.timed_kernels + log.late_times),
-                         of, off);
+                         count_text(log.untimed_kernels),
+                         count_text(log.untimed_kernels + log.timed_kernels + log.late_times), of, off);
     }
     if (log.unplaced_times > 0) {
       out += fmt::format("{}note: {} times that came late{} could not be given to their row{}\n", warn,
@@ -226,7 +227,8 @@ void append_time_notes(std::string& out, const LogSummary& summary, const char* 
       if (++shown > kMostPending) break;
       out += fmt::format("{}note: {}, launched after {}{}, had not ended {} later; {} launches wait behind it{}\n", warn,
                          line.name.empty() ? std::string("a kernel") : names.of(line.name),
-                         ns_text(line.pending.launch_ns), of, ns_text(line.pending.time_ns - line.pending.launch_ns),
+                         ns_text(line.pending.launch_ns), of,
+                         ns_text(event::elapsed(line.pending.launch_ns, line.pending.time_ns).value_or(0)),
                          count_text(line.pending.behind), off);
     }
     if (log.pending.size() > kMostPending) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "event/plausible_time.h"
 #include "report/kernel_name.h"
 #include "report/trace_args.h"
 
@@ -28,6 +29,10 @@ void ChromeTrace::write(std::string event) {
   if (buffer_.size() < kBufferBytes) return;
   sink_(buffer_);
   buffer_.clear();
+}
+
+std::int64_t ChromeTrace::at(std::int64_t ns) const {
+  return std::clamp(ns, -event::kMostNs, event::kMostNs) + clock_.offset_ns - drift_ns_;
 }
 
 std::string ChromeTrace::begin(char phase, Place place, std::int64_t time_ns) {
@@ -103,7 +108,8 @@ void ChromeTrace::call(std::uint32_t thread, std::string_view name, std::int64_t
   std::string event = begin('X', host(thread), time_ns);
   event += ",\"dur\":";
   append_us(event, call_ns.value_or(0));
-  fmt::format_to(std::back_inserter(event), ",\"cat\":\"cuda_driver\",\"name\":{},\"args\":{{{}}}}}", json_string(name), args);
+  fmt::format_to(std::back_inserter(event), ",\"cat\":\"cuda_driver\",\"name\":{},\"args\":{{{}}}}}", json_string(name),
+                 args);
   write(std::move(event));
 }
 
@@ -132,7 +138,7 @@ void ChromeTrace::work(const Work& work, const char* category, std::string_view 
   if (work.context != 0) common.number("context", work.context);
   common.number("stream", work.stream);
   if (work.correlation != 0) common.number("correlation", work.correlation);
-  if (work.launch_ns) common.us("queue (us)", *work.start_ns - *work.launch_ns);
+  if (const auto queue = event::elapsed(work.launch_ns, work.start_ns)) common.us("queue (us)", *queue);
   fmt::format_to(std::back_inserter(event), ",\"cat\":\"{}\",\"name\":{},\"args\":{{{}{}{}}}}}", category, quoted_name,
                  common.take(), args.empty() ? "" : ",", args);
   last_ns_ = std::max(last_ns_, *work.end_ns);
@@ -172,6 +178,7 @@ void ChromeTrace::instant(Place place, char scope, std::string_view name, std::i
 
 void ChromeTrace::begin_log(const TraceClock& clock, bool several) {
   clock_ = clock;
+  if (!event::plausible(clock_.offset_ns)) clock_.offset_ns = 0;  // of a log that lies about its time
   several_ = several;
   session_seen_ = false;
   drift_ns_ = last_ns_ = 0;

@@ -110,7 +110,7 @@ class ChromeTrace {
   std::string begin(char phase, Place place, std::int64_t time_ns);
   void write(std::string event);  // one whole event
   const std::string& quoted_kernel(std::string_view mangled);
-  std::int64_t at(std::int64_t ns) const { return ns + clock_.offset_ns - drift_ns_; }
+  std::int64_t at(std::int64_t ns) const;  // on the axis of the trace
   std::uint64_t flow_id(const Work& work);
   template <class Event>
   static std::optional<Work> work_of(const Event& event, std::optional<std::int32_t> device,

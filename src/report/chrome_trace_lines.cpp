@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "event/api_call.h"
+#include "event/plausible_time.h"
 #include "report/chrome_trace.h"
 #include "report/trace_args.h"
 
@@ -10,9 +10,6 @@ namespace gpuflight::report {
 namespace {
 
 constexpr std::int64_t kOtherPids = 500'000'000;
-// Times beyond are no times of a recording.
-constexpr std::int64_t kMostNs = std::int64_t{1} << 53;
-
 // As Kineto writes them.
 constexpr std::array<const char*, event::kCopyKindCount> kCopyWords = {"?",    "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
                                                                        "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"};
@@ -33,7 +30,7 @@ Args call_args(const event::MaybeNs& call_ns, const event::MaybeStatus& status, 
 }
 
 bool sane(const event::MaybeNs& start, const event::MaybeNs& end) {
-  return start && end && *start >= -kMostNs && *end <= kMostNs && *start <= *end;
+  return event::elapsed(start, end).value_or(-1) >= 0;
 }
 
 std::string copy_name(const event::MemcpyEvent& copy) {
@@ -67,9 +64,8 @@ void ChromeTrace::add_session(const log::SessionStartLine& line) {
                                  {"t0_unix_ns", s.t0_unix_ns}, {"offset_ns", clock_.offset_ns}};
   for (const auto& [name, value] : s.rank) {
     session[name] = value;
-    if (name == "RANK" && !value.empty() && value.size() < 10 && value.find_first_not_of("0123456789") == std::string::npos) {
-      rank_ = std::stoll(value);
-    }
+    const bool number = !value.empty() && value.size() < 10 && value.find_first_not_of("0123456789") == value.npos;
+    if (name == "RANK" && number) rank_ = std::stoll(value);
   }
   if (sessions_json_.size() > 1 << 20) return;
   if (!sessions_json_.empty()) sessions_json_ += ",";
@@ -90,7 +86,7 @@ void ChromeTrace::add(const log::LogEvent& event) {
   if (const auto* stream = std::get_if<event::StreamInfo>(&event)) {
     if (streams_.size() < kMostTracks) streams_[stream->stream.value] = *stream;
   } else if (const auto* clock = std::get_if<event::ClockEvent>(&event)) {
-    if (clock_.correct_drift) drift_ns_ = clock->drift_ns;
+    if (clock_.correct_drift && event::plausible(clock->drift_ns)) drift_ns_ = clock->drift_ns;
   } else if (const auto* info = std::get_if<log::DeviceInfoLine>(&event)) {
     const event::DeviceInfo& d = info->device;
     if (device_infos_.size() >= 256 || !device_infos_.insert(d.device).second) return;
@@ -107,11 +103,13 @@ void ChromeTrace::add(const log::LogEvent& event) {
   } else if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
     Args args;
     args.number("code", error->code).text("call", error->call);
-    instant({host_pid_, error->thread}, 'p', error->name.empty() ? "CUDA error" : error->name, error->time_ns, args.take());
+    instant({host_pid_, error->thread}, 'p', error->name.empty() ? "CUDA error" : error->name, error->time_ns,
+            args.take());
   } else if (const auto* hang = std::get_if<event::HangEvent>(&event)) {
     const bool begins = hang->phase == event::HangEvent::Phase::kBegin;
     Args args;
-    args.number("stream", hang->stream.stream.value).us("hung (us)", hang->time_ns - hang->since_ns);
+    const std::int64_t hung_ns = event::elapsed(hang->since_ns, hang->time_ns).value_or(0);
+    args.number("of stream", hang->stream.stream.value).us("hung (us)", hung_ns);
     instant({host_pid_, 0}, 'p', begins ? "hang" : "hang is over", hang->time_ns, args.take());
   } else if (const auto* notice = std::get_if<event::Notice>(&event)) {
     if (notice->severity == event::Severity::kInfo) return;
@@ -179,7 +177,9 @@ void ChromeTrace::add_copy(const log::MemcpyLine& line) {
     const std::string name = fmt::format("copy {}{}", kCopyWords[static_cast<std::size_t>(copy.kind)],
                                          copy.async ? " async" : "");
     call(origin.thread, name, *origin.launch_ns, origin.call_ns,
-         call_args(origin.call_ns, origin.status, copy.correlation.value, line.scope).number("bytes", copy.bytes).take());
+         call_args(origin.call_ns, origin.status, copy.correlation.value, line.scope)
+             .number("bytes", copy.bytes)
+             .take());
   }
   const auto w = work_of(copy, line.device, line.context);
   if (!w) return;
@@ -196,7 +196,9 @@ void ChromeTrace::add_fill(const log::MemsetLine& line) {
   const event::WorkOrigin& origin = fill.origin;
   if (origin.launch_ns && !fill.graph_node) {
     call(origin.thread, fill.async ? "fill async" : "fill", *origin.launch_ns, origin.call_ns,
-         call_args(origin.call_ns, origin.status, fill.correlation.value, line.scope).number("bytes", fill.bytes).take());
+         call_args(origin.call_ns, origin.status, fill.correlation.value, line.scope)
+             .number("bytes", fill.bytes)
+             .take());
   }
   const auto w = work_of(fill, line.device, line.context);
   if (!w) return;
@@ -227,10 +229,13 @@ void ChromeTrace::add_memory(const log::MemoryLine& line) {
   if (memory.address != 0) args.text("address", fmt::format("{:#x}", memory.address));
   call(memory.thread, line.call, memory.time_ns, memory.call_ns, args.take());
   if (!memory.total_bytes || !options_.counters) return;
-  std::string name = std::string("memory, ") + event::kAllocationKindNames[static_cast<std::size_t>(memory.kind)];
+  const char* const kind = event::allocation_name(memory.kind);
+  std::string name = std::string("memory, ") + (kind != nullptr ? kind : "unknown");
   if (memory.pool) name += fmt::format(" {:#x}", *memory.pool);
   const Place place = memory.device >= 0 ? device(memory.device) : Place{host_pid_, 0};
-  counter(place, name, memory.time_ns + memory.call_ns.value_or(0), fmt::format("\"bytes\":{}", *memory.total_bytes));
+  const bool returned = memory.call_ns && event::plausible(memory.time_ns) && event::plausible(*memory.call_ns);
+  counter(place, name, returned ? memory.time_ns + *memory.call_ns : memory.time_ns,
+          fmt::format("\"bytes\":{}", *memory.total_bytes));
 }
 
 void ChromeTrace::add_edge(const log::StreamEdgeLine& line) {
@@ -287,7 +292,7 @@ void ChromeTrace::close_scope(std::uint32_t thread, std::size_t i, std::int64_t 
                                        Args().text("path", scope.path).take());
   if (innermost) {
     std::string slice = begin('X', host(thread), scope.begin_ns) + ",\"dur\":";
-    append_us(slice, std::max(end_ns - scope.begin_ns, std::int64_t{0}));
+    append_us(slice, std::max(event::elapsed(scope.begin_ns, end_ns).value_or(0), std::int64_t{0}));
     return write(slice + rest);
   }
   const std::uint64_t id = next_flow_++;

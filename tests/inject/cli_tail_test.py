@@ -39,6 +39,19 @@ class Tail(FolderTest):
         self.addCleanup(child.kill)
         return child
 
+    def test_what_is_no_kernel(self):
+        log = write_log(self.folder / "a.ndjson", "--steps", 1, "--no-end")
+        with open(log, "a") as file:
+            file.write('{"type":"kernel_pending","name":"_Z4slowv","config":1,"device":0,"context":1,"stream":2,"seq":90,'
+                       '"event":1,"launch_ns":1000000,"time_ns":6000000000,"pending_ns":5999000000,"behind":3}\n')
+        plain = tool("tail", "-n", "all", "--no-follow", log).stdout
+        self.assertNotIn("copy", plain)
+        self.assertIn("pending: slow in s2, launched at 0.001000, has not ended after 6.00 s; 3 launches behind it\n", plain)
+        calls = tool("tail", "-n", "all", "--no-follow", "--calls", log).stdout
+        for row in ("  30.0 us   1.00 us  copy htod pinned > device, async, 1 MiB\n", "  2.00 us   1.00 us  fill async, 4 KiB\n",
+                    "  cuMemAlloc 1 MiB, then 3 MiB\n", "  cuEventRecord 0x5581bb10\n", "  cuCtxSynchronize\n"):
+            self.assertIn(row, calls)
+
     def test_last_lines(self):
         log = write_log(self.folder / "a.ndjson", "--events", 50)
         lines = tool("tail", "--no-follow", log).stdout.strip().split("\n")

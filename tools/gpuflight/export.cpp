@@ -32,7 +32,8 @@ std::optional<event::SessionStart> session_of(const LogInput& input) {
   log::LogReader reader = input.segments.empty() ? log::LogReader(input.path, options)
                                                  : log::LogReader(input.segments, options);
   log::LogEvent event;
-  if (input.path == "-" || reader.open() != 0 || reader.next(event) != log::LogReader::Status::kEvent) return std::nullopt;
+  if (input.path == "-" || reader.open() != 0) return std::nullopt;
+  if (reader.next(event) != log::LogReader::Status::kEvent) return std::nullopt;
   return std::get<log::SessionStartLine>(event).session;
 }
 
@@ -67,7 +68,10 @@ class Trace final : public EventTaker {
   std::int64_t offset(const event::SessionStart& session) const {
     const bool same_clock = !session.boot_id.empty() && session.boot_id == first_->boot_id &&
                             session.t0_monotonic_ns != 0 && first_->t0_monotonic_ns != 0;
-    return same_clock ? session.t0_monotonic_ns - first_->t0_monotonic_ns : session.t0_unix_ns - first_->t0_unix_ns;
+    std::int64_t ns = 0;
+    const bool lies = same_clock ? __builtin_sub_overflow(session.t0_monotonic_ns, first_->t0_monotonic_ns, &ns)
+                                 : __builtin_sub_overflow(session.t0_unix_ns, first_->t0_unix_ns, &ns);
+    return lies ? 0 : ns;
   }
 
   report::ChromeTrace& trace_;
@@ -88,9 +92,9 @@ int export_verb(const Arguments& arguments) {
 
   CLI::App app;
   describe(app, "export", "[OPTIONS] LOG...",
-           "A recording as a trace to look at: JSON in the Trace Event Format, which Perfetto (https://ui.perfetto.dev),\n"
-           "chrome://tracing and HolisticTraceAnalysis open. A track per stream of each device and per thread, arrows\n"
-           "from each call to its work, scopes, counters.",
+           "A recording as a trace to look at: JSON in the Trace Event Format, which Perfetto\n"
+           "(https://ui.perfetto.dev), chrome://tracing and HolisticTraceAnalysis open.\n"
+           "A track per stream of each device and per thread, arrows from each call to its work, scopes, counters.",
            kExamples);
   app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input")->required();
   app.add_option("--format", format, "chrome")

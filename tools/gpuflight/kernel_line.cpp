@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "analysis/log_summary.h"
+#include "event/plausible_time.h"
+#include "report/activity_text.h"
 #include "report/incident_text.h"
 #include "report/ledger_text.h"
 #include "report/quantity.h"
@@ -56,6 +58,7 @@ std::string KernelLine::render(const log::LogEvent& event) {
   if (const auto* line = std::get_if<log::KernelEventLine>(&event)) return kernel(*line);
   if (const auto* line = std::get_if<log::GraphLaunchLine>(&event)) return graph(*line);
   if (const log::ApiLine* const line = log::api_line(event)) return calls_ ? call(*line) : std::string();
+  if (const auto* line = std::get_if<log::KernelPendingLine>(&event)) return pending(*line);
   if (const auto* error = std::get_if<event::ErrorEvent>(&event)) {
     return painted(kRed, fmt::format("{:>12}  error: {}", seconds_text(error->time_ns),
                                      report::error_text(*error, names_))) + "\n";
@@ -80,7 +83,7 @@ std::string KernelLine::render(const log::LogEvent& event) {
     return painted(kRed, fmt::format("{:>12}  lost so far: {}", seconds_text(loss->time_ns),
                                      report::loss_text(loss->ledger))) + "\n";
   }
-  return {};
+  return calls_ ? activity(event) : std::string();
 }
 
 std::string KernelLine::kernel(const log::KernelEventLine& line) {
@@ -114,11 +117,62 @@ std::string KernelLine::graph(const log::GraphLaunchLine& line) const {
 
 std::string KernelLine::call(const log::ApiLine& line) const {
   const event::ApiEvent& call = line.call;
-  std::string text = fmt::format(kColumns, seconds_text(call.time_ns), stream_text(call.stream.value), kUnknown,
-                                 kUnknown, kUnknown, kUnknown, kUnknown, maybe_duration(call.call_ns));
-  text += report::printable(line.name);
-  if (call.status.value_or(0) == 0) return text + "\n";
-  return painted(kRed, text + fmt::format("  [failed: {}]", *call.status)) + "\n";
+  return other(call.time_ns, call.stream, std::nullopt, call.call_ns, call.status, report::printable(line.name));
+}
+
+std::string KernelLine::activity(const log::LogEvent& event) const {
+  const auto duration = [](const auto& work) -> event::MaybeNs {
+    return event::elapsed(work.start_ns, work.end_ns);
+  };
+  const auto time = [](const auto& work) { return work.origin.launch_ns.value_or(work.start_ns.value_or(0)); };
+  if (const auto* line = std::get_if<log::MemcpyLine>(&event)) {
+    const event::MemcpyEvent& copy = line->copy;
+    const std::string what = report::copy_label({false, copy.kind, copy.source, copy.destination, copy.async,
+                                                 copy.source_device, copy.destination_device});
+    return other(time(copy), copy.stream, duration(copy), copy.origin.call_ns, copy.origin.status,
+                 fmt::format("copy {}, {}", what, report::bytes_text(copy.bytes)));
+  }
+  if (const auto* line = std::get_if<log::MemsetLine>(&event)) {
+    const event::MemsetEvent& fill = line->fill;
+    return other(time(fill), fill.stream, duration(fill), fill.origin.call_ns, fill.origin.status,
+                 fmt::format("fill{}, {}", fill.async ? " async" : "", report::bytes_text(fill.bytes)));
+  }
+  if (const auto* line = std::get_if<log::MemoryLine>(&event)) {
+    const event::MemoryEvent& memory = line->memory;
+    std::string what = report::printable(line->call);
+    if (memory.bytes) what += " " + report::bytes_text(*memory.bytes);
+    if (memory.total_bytes) what += fmt::format(", then {}", report::bytes_text(*memory.total_bytes));
+    return other(memory.time_ns, memory.stream, std::nullopt, memory.call_ns, memory.status, std::move(what));
+  }
+  if (const auto* line = std::get_if<log::StreamEdgeLine>(&event)) {
+    const event::StreamEdge& edge = line->edge;
+    const bool wait = edge.operation == event::StreamEdge::Operation::kWait;
+    return other(edge.time_ns, edge.stream, std::nullopt, edge.call_ns, edge.status,
+                 fmt::format("{} {:#x}", wait ? "cuStreamWaitEvent" : "cuEventRecord", edge.event));
+  }
+  return {};
+}
+
+std::string KernelLine::pending(const log::KernelPendingLine& line) {
+  const event::KernelPending& p = line.pending;
+  const std::string name = line.name.empty() ? std::string(analysis::kUnknownKernel) : names_.of(line.name);
+  return painted(kYellow, fmt::format("{:>12}  pending: {} in {}, launched at {}, has not ended after {}; {} launches "
+                                      "behind it",
+                                      seconds_text(p.time_ns), name, stream_text(p.stream.value),
+                                      seconds_text(p.launch_ns),
+                                      maybe_duration(event::elapsed(p.launch_ns, p.time_ns)),
+                                      report::count_text(p.behind))) + "\n";
+}
+
+// A row that is no kernel's.
+std::string KernelLine::other(std::int64_t time_ns, event::StreamId stream, const event::MaybeNs& gpu_ns,
+                              const event::MaybeNs& call_ns, const event::MaybeStatus& status,
+                              std::string what) const {
+  std::string text = fmt::format(kColumns, seconds_text(time_ns), stream_text(stream.value), kUnknown, kUnknown,
+                                 kUnknown, kUnknown, maybe_duration(gpu_ns), maybe_duration(call_ns));
+  text += what;
+  if (status.value_or(0) == 0) return text + "\n";
+  return painted(kRed, text + fmt::format("  [failed: {}]", *status)) + "\n";
 }
 
 }  // namespace gpuflight::cli

@@ -21,11 +21,15 @@ class KernelLine {
   std::string kernel(const log::KernelEventLine& line);
   std::string graph(const log::GraphLaunchLine& line) const;
   std::string call(const log::ApiLine& line) const;
+  std::string activity(const log::LogEvent& event) const;
+  std::string pending(const log::KernelPendingLine& line);
+  std::string other(std::int64_t time_ns, event::StreamId stream, const event::MaybeNs& gpu_ns,
+                    const event::MaybeNs& call_ns, const event::MaybeStatus& status, std::string what) const;
   std::string painted(const char* colour, std::string text) const;
 
   report::KernelNames names_;
   bool colour_;
-  bool calls_;  // also calls that a thread may wait in
+  bool calls_;  // also calls and work beside kernels
 };
 
 }  // namespace gpuflight::cli

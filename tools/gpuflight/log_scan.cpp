@@ -191,7 +191,8 @@ std::vector<std::string> scan_input(const LogInput& input, EventTaker& taker, bo
       if (!begun) taker.begin_log(input.path);
       begun = true;
       rest.drop(event);
-      if (const auto* line = std::get_if<log::SessionStartLine>(&event); line != nullptr && !start) start = line->session;
+      const auto* const line = std::get_if<log::SessionStartLine>(&event);
+      if (line != nullptr && !start) start = line->session;
       taker.add(event);
       if (lines % kLinesBetweenLooks == 0) display.show(reader.stats().file_bytes);
     }

@@ -37,8 +37,8 @@ int report_verb(const Arguments& arguments) {
 
   CLI::App app;
   describe(app, "report", "[OPTIONS] LOG...",
-           "Table of the kernels of one or more logs: how long they ran on the GPU, how often, at which occupancy, limited "
-           "by what.\nWith GPU times also when each device was busy and idle, copies, calls by host time, memory, graphs.\n"
+           "Table of the kernels of one or more logs: how long they ran on the GPU, how often, at which occupancy,\n"
+           "limited by what. With GPU times also how busy each device was, copies, calls by host time, memory, graphs.\n"
            "Rotated and compressed segments of a log are found by themselves.",
            kExamples);
   app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input")->required();

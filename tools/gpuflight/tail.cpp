@@ -274,7 +274,7 @@ int tail_verb(const Arguments& arguments) {
       ->delimiter(',')
       ->take_all();
   app.add_flag("--failed", failed, "Only launches the driver refused");
-  app.add_flag("--calls", options.calls, "Also calls that a thread may wait in: synchronisations, copies, frees");
+  app.add_flag("--calls", options.calls, "Also what is no kernel: synchronisations, copies, fills, allocations, events");
   app.add_flag("--json", options.json, "The lines of the log as they are");
   app.add_flag("--no-follow", no_follow, "Stop at the end of what is there");
   app.add_flag("--keep", options.keep, "Go on when the recording has ended");

@@ -18,7 +18,7 @@ namespace gpuflight::cli {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16;  // the largest window, and a gzip header around it
-constexpr int kFast = 3;              // a third of the time of the default, and traces shrink to a fifteenth all the same
+constexpr int kFast = 3;              // a third of the time of the default; traces shrink to a fifteenth all the same
 
 }  // namespace
 
