@@ -36,7 +36,7 @@ def compare(check, log, said):
 
 
 with g.Check() as check:
-    load = ["--launches", "102400", "--replays", "1000"] if g.quick() else ["--launches", "1000000", "--replays", "10000"]
+    load = ["--launches", "102400" if g.quick() else "1000000", "--replays", "1000" if g.quick() else "10000"]
     plain = run(check, "plain", g.start_plain, load)
     # What is asked here is whether all is there, not how long a program may wait at its exit.
     recorded = run(check, "recorded", g.start_preloaded, load, count=False,
@@ -73,7 +73,8 @@ with g.Check() as check:
                     ["## A million kernels", "",
                      f"`timeline_host`: {nodes} kernels in {recorded['replays']} replays of a graph of "
                      f"{recorded['nodes']}, after {sum(recorded['counts'].values()) - nodes} launches from 16 "
-                     f"threads in 32 streams; in the log {len(log.kernels)}, with times {len(t.timed(log.kernels))}.", "",
+                     f"threads in 32 streams; in the log {len(log.kernels)}, with times "
+                     f"{len(t.timed(log.kernels))}.", "",
                      "| | plain | recorded |", "| --- | --- | --- |",
                      f"| launches and replays, s | {seconds[0]:.2f} | {seconds[1]:.2f} |",
                      f"| peak resident memory, MB | {rss[0]:.0f} | {rss[1]:.0f} |",
