@@ -1,6 +1,6 @@
 // Kernels one after the other without a gap, then a very long kernel beside many short ones: what the check `live`
-// follows in the log while it runs. The first are quick ones from one thread, slow ones from another, and slow ones from
-// the first again: a change of its pace.
+// follows in the log while it runs. The first are quick ones from one thread, slow ones from another, and slow ones
+// from the first again: a change of its pace.
 //
 //   live_host [--fast N] [--slow N] [--spin-seconds N] [--shorts N] [--simulated]      (N slow ones each time)
 //

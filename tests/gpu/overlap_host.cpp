@@ -1,5 +1,5 @@
-// Copy in, compute, copy out in chunks, each stage in a stream of its own, so that chunks overlap; and from when to when
-// each piece of work ran, as events around it say.
+// Copy in, compute, copy out in chunks, each stage in a stream of its own, so that chunks overlap; and from when to
+// when each piece of work ran, as events around it say.
 //
 //   overlap_host [--chunks N] [--megabytes N] [--kernel-us N] [--simulated]
 //

@@ -229,6 +229,19 @@ class Timeline(unittest.TestCase):
         self.assertAlmostEqual(timeline_compare.in_both(kernels, copies), 1 + 1 + 1.5)
         self.assertEqual(timeline_compare.in_both(kernels, [[4, 6], [8, 9]]), 0)
 
+    def test_launched_between(self):
+        log = gpu_check.Log([])
+        kernel = {"type": "kernel_event", "name": "_Z1kIiEvT_", "seq": 1, "launch_ns": 50, "duration_ns": 7}
+        copy_in = {"type": "memcpy_event", "kind": "htod", "bytes": 64, "launch_ns": 51}
+        log.events = [{"type": "session_start", "t0_monotonic_ns": 1000}, kernel, dict(kernel, launch_ns=49),
+                      dict(kernel, launch_ns=61), dict(kernel, seq=2, duration_ns=None),
+                      dict(kernel, seq=3, duration_ns=None, name="plain"),
+                      {"type": "kernel_time", "event": 2, "duration_ns": 5}, copy_in, dict(copy_in, launch_ns=61),
+                      dict(copy_in, launch_ns=None), {"type": "memset_event", "bytes": 8, "launch_ns": 52}]
+        kernels, copies, untimed = timeline_compare.launched_between(log, 1050, 1060, timeline_compare.demangler())
+        self.assertEqual(kernels, {"void k<int>(int)": [2, 12], "plain": [1, 0]})
+        self.assertEqual((copies, untimed), ({("htod", 64): 1, ("memset", 8): 1}, 1))
+
     def test_profiler(self):
         trace = {"traceEvents": [
             {"ph": "X", "cat": "kernel", "name": "void k<int>(int)", "dur": 2.5, "args": {}},
@@ -528,7 +541,8 @@ class OnTheSimulatedDevice(unittest.TestCase):
         log = gpu_check.Log([path])
         copies = [(e["kind"], e["source"], e["destination"]) for e in log.of("memcpy_event")
                   if e["bytes"] == said["copy_bytes"]]
-        self.assertEqual((copies.count(("htod", "pinned", "device")), copies.count(("dtoh", "device", "pinned"))), (3, 3))
+        self.assertEqual(copies.count(("htod", "pinned", "device")), 3)
+        self.assertEqual(copies.count(("dtoh", "device", "pinned")), 3)
         self.assertEqual([len(said[k]) for k in ("copies_in_ms", "kernels_ms", "copies_out_ms")], [3, 3, 3])
         for begin, end in said["kernels_ms"]:
             self.assertGreaterEqual(end - begin, 19.9)

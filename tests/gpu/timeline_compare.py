@@ -1,5 +1,6 @@
 """Times in a log against what a program knows of its own work. Lines are read in parallel, as there are millions."""
 import collections
+import ctypes
 import json
 import multiprocessing
 import os
@@ -170,6 +171,45 @@ def in_both(a, b):
 
 
 # Against torch.profiler -------------------------------------------------------------------------------------------
+
+
+def demangler():
+    """As torch.profiler writes names: by the C++ library that torch itself needs."""
+    demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p,
+                                                            ctypes.POINTER(ctypes.c_int)]
+    free = ctypes.CDLL(None).free
+    free.argtypes = [ctypes.c_void_p]
+
+    def call(name):
+        status = ctypes.c_int()
+        text = demangle(name.encode(), None, None, ctypes.byref(status))
+        if not text:
+            return name
+        try:
+            return ctypes.string_at(text).decode()
+        finally:
+            free(text)
+    return call
+
+
+def launched_between(log, begin_ns, end_ns, demangle):
+    """Kernels, copies and fills whose call was made then, by CLOCK_MONOTONIC; and how many kernels have no times."""
+    t0 = log.of("session_start")[0]["t0_monotonic_ns"]
+    times = {e["event"]: e["duration_ns"] for e in log.of("kernel_time")}
+    kernels, copies, untimed = collections.defaultdict(lambda: [0, 0]), collections.Counter(), 0
+    for e in log.of("kernel_event", "memcpy_event", "memset_event"):
+        if e["launch_ns"] is None or not begin_ns <= e["launch_ns"] + t0 <= end_ns:
+            continue
+        if e["type"] == "kernel_event":
+            duration = e["duration_ns"] if e["duration_ns"] is not None else times.get(e["seq"])
+            entry = kernels[demangle(e["name"])]
+            entry[0] += 1
+            entry[1] += duration or 0
+            untimed += duration is None
+        else:
+            copies[e["kind"] if e["type"] == "memcpy_event" else "memset", e["bytes"]] += 1
+    return dict(kernels), dict(copies), untimed
 
 
 def compare_kernels(ours, theirs):

@@ -87,8 +87,8 @@ with g.Check() as check:
         untimed = len(log.kernels) - len(t.timed(log.kernels))
         check.fact("untimed", untimed)
         check.fact("late_times", log.late_times)
-        check.expect(untimed <= end.get("null_time", 0), f"{untimed} kernels without times, the ledger tells of "
-                     f"{end.get('null_time')}")
+        check.expect(untimed + log.late_times <= end.get("null_time", 0), f"{untimed} kernels without times and "
+                     f"{log.late_times} with late ones, the ledger tells of {end.get('null_time')}")
         check.expect(untimed == 0 or any("activity" in n for n in notices), f"{untimed} kernels without times, and no "
                      "notice that says why")
         check.expect(said["shorts_done_first"], "the long kernel did not outlast the short ones: nothing was shown")

@@ -1,7 +1,5 @@
 # A PyTorch training loop: kernels, copies and their times in the log against torch.profiler in a run of its own.
 # limit_s: 110
-import collections
-import ctypes
 import importlib.util
 import json
 import os
@@ -11,46 +9,6 @@ import gpu_check as g
 import timeline_compare as t
 
 GOAL_PERCENT = 3.0
-
-
-def demangler():
-    """As torch.profiler writes names: by the C++ library that torch itself needs."""
-    demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
-    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p,
-                                                            ctypes.POINTER(ctypes.c_int)]
-    free = ctypes.CDLL(None).free
-    free.argtypes = [ctypes.c_void_p]
-
-    def call(name):
-        status = ctypes.c_int()
-        text = demangle(name.encode(), None, None, ctypes.byref(status))
-        if not text:
-            return name
-        try:
-            return ctypes.string_at(text).decode()
-        finally:
-            free(text)
-    return call
-
-
-def log_facts(log, said, demangle):
-    """What was launched while the measured steps ran."""
-    t0 = log.of("session_start")[0]["t0_monotonic_ns"]
-    begin, end = said["begin_ns"] - t0, said["end_ns"] - t0
-    times = {e["event"]: e["duration_ns"] for e in log.of("kernel_time")}
-    kernels, copies, untimed = collections.defaultdict(lambda: [0, 0]), collections.Counter(), 0
-    for e in log.of("kernel_event", "memcpy_event", "memset_event"):
-        if e["launch_ns"] is None or not begin <= e["launch_ns"] <= end:
-            continue
-        if e["type"] == "kernel_event":
-            duration = e["duration_ns"] if e["duration_ns"] is not None else times.get(e["seq"])
-            entry = kernels[demangle(e["name"])]
-            entry[0] += 1
-            entry[1] += duration or 0
-            untimed += duration is None
-        else:
-            copies[e["kind"] if e["type"] == "memcpy_event" else "memset", e["bytes"]] += 1
-    return dict(kernels), dict(copies), untimed
 
 
 def run_pair(check, i, demangle):
@@ -66,13 +24,14 @@ def run_pair(check, i, demangle):
     g.check_sound(check, log, f"recorded_{i}")
     with open(trace) as f:
         profiled = t.profiler_facts(json.load(f))
-    return log_facts(log, g.json_lines(ours.out, "begin_ns")[0], demangle), profiled
+    said = g.json_lines(ours.out, "begin_ns")[0]
+    return t.launched_between(log, said["begin_ns"], said["end_ns"], demangle), profiled
 
 
 with g.Check() as check:
     if importlib.util.find_spec("torch") is None:
         raise g.Skip("torch is not installed here")
-    demangle = demangler()
+    demangle = t.demangler()
     totals, offs = [], []
     for i in range(3):
         pair = run_pair(check, i, demangle)

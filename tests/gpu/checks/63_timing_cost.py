@@ -87,9 +87,10 @@ with g.Check() as check:
                  ("all of it over activity alone", launch["timed"] - launch["activity"]))
         check.markdown = "\n".join(
             ["## Cost of GPU times", "",
-             f"`timing_cost`, empty kernel and a graph of 100, medians of {rounds} processes a way, in turns; ns on the "
-             "host. Launch and replay call: the call alone; end to end: until the last has ended on the GPU.", "",
-             "| | launch | launch, end to end | replay call | replay, end to end |", "| --- | --- | --- | --- | --- |"] +
+             f"`timing_cost`, empty kernel and a graph of 100, medians of {rounds} processes a way, in turns; ns on "
+             "the host. Launch and replay call: the call alone; end to end: until the last has ended on the GPU.", "",
+             "| | launch | launch, end to end | replay call | replay, end to end |",
+             "| --- | --- | --- | --- | --- |"] +
             [f"| {TITLES[way]} | " + " | ".join(f"{ns[way][f]:.0f}" for f in FIGURES) + " |" for way in WAYS] +
             ["", "| part of a launch | ns |", "| --- | --- |"] +
             [f"| {name} | {value:+.0f} |" for name, value in split] +
