@@ -24,7 +24,7 @@ namespace gpuflight::capture {
 // slot, lasts a few buffers.
 class BufferRates {
  public:
-  static constexpr std::int64_t kHeldNs = 500'000'000;
+  static constexpr std::int64_t kHeldNs = 100'000'000;
   static constexpr std::uint32_t kFirst = 8;     // nothing is known of the thread
   static constexpr std::uint32_t kFewest = 1;    // less than two per second: each line at once
   static constexpr std::uint32_t kMostGrowth = 16;
