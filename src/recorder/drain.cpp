@@ -43,7 +43,11 @@ Drain::Drain(const Parts& parts, const Options& options)
 
 std::uint64_t Drain::round() noexcept {
   const std::int64_t now = parts_.launches.now_ns();
-  second_ends_ns_ = now - second_began_ns_ >= kSecond ? now : 0;
+  // Before the ring of chunks comes round: what is in no summary line yet must be found in the file.
+  const std::uint64_t unsummarised = summarised_ - std::min(summarised_, summarised_until_second_);
+  const bool crowded = summaries_only_ && unsummarised > std::uint64_t{parts_.file.chunk_count()} *
+                                                             flight::kRecordsPerChunk / 2;
+  second_ends_ns_ = crowded || now - second_began_ns_ >= kSecond ? now : 0;
   lines_.write_new_devices();
   waiting_.clear();
   std::uint64_t taken = 0;
@@ -234,6 +238,7 @@ void Drain::write_due_summaries(bool now) noexcept {
 void Drain::write_second(std::int64_t ends_ns) noexcept {
   second_.take(second_began_ns_, ends_ns, [&](event::KernelSummary& summary) { lines_.summary(summary); });
   second_began_ns_ = ends_ns;
+  summarised_until_second_ = summarised_;
   std::swap(second_, next_second_);
 }
 

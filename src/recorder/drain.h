@@ -157,6 +157,7 @@ class Drain final : private JoinClient {
   Summariser second_, next_second_, session_summary_;
   std::int64_t second_began_ns_ = 0;
   std::int64_t second_ends_ns_ = 0;  // of the summary that this round completes; 0: none is due
+  std::uint64_t summarised_until_second_ = 0;
   bool summarising_ = false;
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
