@@ -119,6 +119,7 @@ class Guided {
       CUgraph graph = nullptr;
       return result(call<decltype(::cuStreamEndCapture)>("cuStreamEndCapture", stream(a), &graph));
     }
+    if (verb == "call") return result(other_call(a, b));
     if (verb == "delivered") return delivered();
     if (verb == "subscribe") {
       return result(cupti<decltype(::cuptiSubscribe)>("cuptiSubscribe")(&g_other, &ignore, nullptr));
@@ -162,6 +163,35 @@ class Guided {
     return result(last);
   }
 
+  // call NAME [STREAM]: one that is no launch; what it needs was made by "call prepare".
+  CUresult other_call(const std::string& name, const std::string& on) {
+    CUstream const where = stream(on);
+    if (name == "prepare") {
+      call<decltype(::cuEventCreate)>("cuEventCreate", &event_, CU_EVENT_DISABLE_TIMING);
+      return call<decltype(::cuMemAlloc)>("cuMemAlloc_v2", &memory_, std::size_t{4096});
+    }
+    if (name == "cuMemAlloc") {
+      CUdeviceptr made = 0;
+      return call<decltype(::cuMemAlloc)>("cuMemAlloc_v2", &made, std::size_t{64});
+    }
+    if (name == "cuMemAllocAsync") {
+      CUdeviceptr made = 0;
+      return call<decltype(::cuMemAllocAsync)>("cuMemAllocAsync", &made, std::size_t{64}, where);
+    }
+    if (name == "cuMemFree") return call<decltype(::cuMemFree)>("cuMemFree_v2", memory_);
+    if (name == "cuMemsetD8Async") {
+      return call<decltype(::cuMemsetD8Async)>("cuMemsetD8Async", memory_, static_cast<unsigned char>(0),
+                                               std::size_t{64}, where);
+    }
+    if (name == "cuMemcpyDtoH") {
+      char host[64];
+      return call<decltype(::cuMemcpyDtoH)>("cuMemcpyDtoH_v2", static_cast<void*>(host), memory_, sizeof host);
+    }
+    if (name == "cuEventRecord") return call<decltype(::cuEventRecord)>("cuEventRecord", event_, where);
+    if (name == "cuStreamWaitEvent") return call<decltype(::cuStreamWaitEvent)>("cuStreamWaitEvent", where, event_, 0u);
+    fail("what call is \"" + name + "\"?");
+  }
+
   CUresult create(const std::string& name) {
     CUstream created = nullptr;
     const CUresult code = call<decltype(::cuStreamCreate)>("cuStreamCreate", &created, CU_STREAM_NON_BLOCKING);
@@ -195,6 +225,8 @@ class Guided {
   std::map<std::string, std::size_t> kernels_;
   std::mutex mutex_;
   std::map<std::string, CUstream> streams_;
+  CUdeviceptr memory_ = 0;
+  CUevent event_ = nullptr;
 };
 
 class Worker {

@@ -80,6 +80,19 @@ class Errors(GuidedTest):
         self.assertEqual(log.end["failed"], 30)
         self.assertEqual({e["status"] for e in log["sync_event"]}, {700})
 
+    def test_any_call_may_be_the_first_to_be_told(self):
+        for call in ("cuMemAlloc", "cuMemAllocAsync", "cuMemFree", "cuMemsetD8Async", "cuMemcpyDtoH", "cuEventRecord",
+                     "cuStreamWaitEvent"):
+            with self.subTest(call):
+                self.in_folder(call)
+                host = self.guided("k:0.001", "bad:1:700")
+                host.do("call prepare", "launch k 5", "sync", "launch bad")
+                time.sleep(0.05)
+                self.assertEqual(host.do(f"call {call}"), "700")
+                host.do("sync")
+                log, error = self.one_error(host)
+                self.assertEqual((error["call"], error["code"], error["culprit"]["name"]), (call, 700, "bad"))
+
     def test_each_context_has_an_error_of_its_own(self):
         kernels = {"k": {"name": "k", "duration_us": 1}, "bad": {"name": "bad", "duration_us": 500, "fault": 719}}
         # Functions belong to the context that loaded them: as library kernels they run in any.
@@ -173,6 +186,13 @@ class Hangs(GuidedTest):
         time.sleep(0.7)
         (begin,) = host.events("hang_event")
         self.assertEqual(names(begin["launches"]), ["hang"])
+
+    def test_a_copy_that_does_not_come_back_is_named(self):
+        host = self.guided("hang:forever", GPUFLIGHT_HANG_AFTER="400ms")
+        host.do("call prepare", "launch hang")
+        host.tell("@t call cuMemcpyDtoH")
+        (begin,) = host.wait_for("hang_event")
+        self.assertEqual([(b["call"], b["thread"] != host.pid) for b in begin["blocked"]], [("cuMemcpyDtoH", True)])
 
     def test_without_marks_by_who_waits(self):
         host = self.guided("hang:forever", "k:0.001", GPUFLIGHT_HANG_AFTER="400ms", GPUFLIGHT_MARKERS="off")
