@@ -32,7 +32,7 @@ class KeepErrno {
 // ahead of its use, and what is seen is then the rate of the one before. The whole way would swing for ever.
 std::uint32_t BufferRates::towards(std::uint32_t from, std::int64_t took_ns) const noexcept {
   const auto took = static_cast<double>(std::max<std::int64_t>(took_ns, 1));
-  const double factor = std::sqrt(static_cast<double>(kHeldNs) / took);
+  const double factor = std::sqrt(static_cast<double>(held_ns_) / took);
   const double wanted = from * std::min(factor, static_cast<double>(kMostGrowth));
   return std::clamp(static_cast<std::uint32_t>(std::lround(std::min<double>(wanted, capacity_))), kFewest, capacity_);
 }

@@ -35,7 +35,8 @@ class BufferRates {
     std::uint32_t serial = 0;
   };
 
-  explicit BufferRates(std::uint32_t capacity) noexcept : capacity_(capacity) {}
+  explicit BufferRates(std::uint32_t capacity, std::int64_t held_ns = kHeldNs) noexcept
+      : capacity_(capacity), held_ns_(held_ns) {}
 
   Grant grant(std::uint64_t thread, std::int64_t now_ns) noexcept;
   // The buffer of that grant came back with so many.
@@ -58,6 +59,7 @@ class BufferRates {
   std::uint32_t towards(std::uint32_t from, std::int64_t took_ns) const noexcept;
 
   const std::uint32_t capacity_;
+  const std::int64_t held_ns_;
   std::array<Slot, kSlots> slots_;
 };
 

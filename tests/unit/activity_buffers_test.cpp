@@ -34,7 +34,7 @@ std::uint32_t settle(BufferRates& rates, std::uint64_t thread, double per_second
 }
 
 TEST(BufferRates, ABufferIsFullWithinHalfASecond) {
-  BufferRates rates(kCapacity);
+  BufferRates rates(kCapacity, kSecond / 2);
   std::int64_t now = kSecond;
   EXPECT_EQ(rates.grant(1, now).records, BufferRates::kFirst);
   EXPECT_NEAR(settle(rates, 2, 200, 10, now), 100, 2);
@@ -47,7 +47,7 @@ TEST(BufferRates, ABufferIsFullWithinHalfASecond) {
 // Where CUPTI asks for a buffer while the one before is being filled.
 TEST(BufferRates, AskingAheadDoesNotSwing) {
   for (const double per_second : {3.0, 60.0, 900.0}) {
-    BufferRates rates(kCapacity);
+    BufferRates rates(kCapacity, kSecond / 2);
     std::int64_t now = kSecond;
     std::uint32_t in_use = rates.grant(1, now).records;
     std::uint32_t next = 0;
@@ -61,7 +61,7 @@ TEST(BufferRates, AskingAheadDoesNotSwing) {
 }
 
 TEST(BufferRates, ThreadsDoNotDisturbEachOther) {
-  BufferRates rates(kCapacity);
+  BufferRates rates(kCapacity, kSecond / 2);
   std::int64_t fast_now = kSecond, slow_now = kSecond;
   // As pthread_self() gives them: equal but for bits in the middle.
   EXPECT_EQ(settle(rates, 0x7f1122334700, 50'000, 6, fast_now), 0u);
@@ -71,7 +71,7 @@ TEST(BufferRates, ThreadsDoNotDisturbEachOther) {
 
 // A buffer that CUPTI gave back half empty tells a lower rate than its grant.
 TEST(BufferRates, WhatCameBackCounts) {
-  BufferRates rates(kCapacity);
+  BufferRates rates(kCapacity, kSecond / 2);
   std::int64_t now = kSecond;
   EXPECT_EQ(settle(rates, 7, 50'000, 6, now), 0u);
   const BufferRates::Grant large = rates.grant(7, now);
@@ -87,7 +87,7 @@ TEST(BufferRates, WhatCameBackCounts) {
 
 // A thread launches in an instant what takes the GPU long.
 TEST(BufferRates, WorkOfABufferRunsWithinHalfASecond) {
-  BufferRates rates(kCapacity);
+  BufferRates rates(kCapacity, kSecond / 2);
   std::int64_t now = kSecond, gpu = 0;
   const auto play = [&](std::int64_t each_ns, int rounds) {
     std::uint32_t last = 0;
