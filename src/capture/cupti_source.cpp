@@ -416,13 +416,14 @@ void CuptiSource::on_watched_call(ThreadState& thread, const WatchedCall& watche
   } else if (kind == event::ApiKind::kAlloc && status == 0) {
     recorder_.on_memory_return(thread, call.call, memory_result(call.call, data.functionParams));
   }
-  on_return(thread, status, data);
+  on_return(thread, status, data, event::facts(call.call).name);
 }
 
-// Of a launch or a watched call.
-void CuptiSource::on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept {
+// Of a launch or a watched call; `name` as it stands in the log.
+void CuptiSource::on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data,
+                            const char* name) noexcept {
   recorder_.on_return(thread, status);
-  if (event::sticky_status(status) != nullptr) [[unlikely]] on_sticky_error(thread, status, data);
+  if (event::sticky_status(status) != nullptr) [[unlikely]] on_sticky_error(thread, status, data, name);
 }
 
 void CuptiSource::on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -501,17 +502,18 @@ void CuptiSource::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const
     case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
       break;
     default:
-      on_return(thread, static_cast<std::int32_t>(status), data);
+      on_return(thread, static_cast<std::int32_t>(status), data, data.functionName);
       break;
   }
 }
 
-void CuptiSource::on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept {
+void CuptiSource::on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data,
+                                  const char* name) noexcept {
   try {
     SeenError error;
     error.time_ns = recorder_.now_ns();
     error.code = status;
-    if (data.functionName != nullptr) error.call = data.functionName;
+    if (name != nullptr) error.call = name;
     error.thread = thread.tid;
     error.context_uid = data.contextUid;
     errors_.post(std::move(error));

@@ -47,9 +47,10 @@ class CuptiSource final : public LaunchSource {
   void on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_watched_call(ThreadState& thread, const WatchedCall& watched, const CUpti_CallbackData& data) noexcept;
-  void on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept;
+  void on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data, const char* name) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
-  void on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data) noexcept;
+  void on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data,
+                       const char* name) noexcept;
   void on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 
   static std::int32_t device_of(void* self, const void* context) noexcept;
