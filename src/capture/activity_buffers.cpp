@@ -73,9 +73,10 @@ void BufferRates::ran(const Grant& grant, std::uint32_t records, std::int64_t st
   slot.runs.store(towards(records, end_ns - from), std::memory_order_relaxed);
 }
 
-ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound) noexcept
+ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, Counter counter) noexcept
     : mapped_bytes_(whole_pages(std::max(buffer_bytes, kPageBytes))),
       memory_bound_(memory_bound),
+      counter_(counter),
       rates_(static_cast<std::uint32_t>((mapped_bytes_ - sizeof(Buffer)) / kRecordBytes)) {}
 
 // Buffers that CUPTI still holds stay mapped: it may write to them.
@@ -160,7 +161,9 @@ ActivityBuffers::Buffer* ActivityBuffers::take_back() noexcept {
     } while (!completed_.compare_exchange_weak(head, rest, std::memory_order_release, std::memory_order_relaxed));
   }
   completed_bytes_.fetch_sub(newest->mapped_bytes, std::memory_order_relaxed);
-  unread_.fetch_add(newest->valid_bytes / kRecordBytes, std::memory_order_relaxed);
+  unread_.fetch_add(counter_.count != nullptr ? counter_.count(counter_.context, newest->data(), newest->valid_bytes)
+                                              : newest->valid_bytes / kRecordBytes,
+                    std::memory_order_relaxed);
   std::memset(newest->data(), 0, newest->valid_bytes);
   newest->valid_bytes = 0;
   return newest;

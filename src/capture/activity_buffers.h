@@ -78,7 +78,13 @@ class ActivityBuffers {
     std::size_t capacity() const noexcept { return mapped_bytes - sizeof(Buffer); }
   };
 
-  ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound) noexcept;
+  // How many records stand in a buffer; null: judged by its size. Called on any thread.
+  struct Counter {
+    std::uint64_t (*count)(const void* context, std::uint8_t* data, std::size_t valid_bytes) noexcept = nullptr;
+    const void* context = nullptr;
+  };
+
+  ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, Counter counter = {}) noexcept;
   ~ActivityBuffers();
   ActivityBuffers(const ActivityBuffers&) = delete;
   ActivityBuffers& operator=(const ActivityBuffers&) = delete;
@@ -102,7 +108,7 @@ class ActivityBuffers {
   void replenish() noexcept;
 
   std::uint64_t requested() const noexcept { return requested_.load(std::memory_order_relaxed); }
-  std::uint64_t unread() const noexcept { return unread_.load(std::memory_order_relaxed); }  // records, about
+  std::uint64_t unread() const noexcept { return unread_.load(std::memory_order_relaxed); }  // records
   std::uint64_t over_bound() const noexcept { return over_bound_.load(std::memory_order_relaxed); }
   std::size_t bytes_held() const noexcept { return bytes_held_.load(std::memory_order_relaxed); }
 
@@ -123,6 +129,7 @@ class ActivityBuffers {
 
   const std::size_t mapped_bytes_;
   const std::size_t memory_bound_;
+  const Counter counter_;
   BufferRates rates_;
   std::array<std::atomic<Buffer*>, kReadySlots> ready_{};
   std::array<std::atomic<Buffer*>, kReserve> reserve_{};

@@ -36,6 +36,14 @@ void CUPTIAPI on_complete(CUcontext, std::uint32_t, std::uint8_t* data, std::siz
   g_buffers.load(std::memory_order_acquire)->complete(data, valid);
 }
 
+// Reads nothing but the buffer: CUPTI may be asked on any thread.
+std::uint64_t count_records(const void* api, std::uint8_t* data, std::size_t valid_bytes) noexcept {
+  std::uint64_t count = 0;
+  CUpti_Activity* record = nullptr;
+  while (static_cast<const ActivityApi*>(api)->next_record(data, valid_bytes, &record) == CUPTI_SUCCESS) ++count;
+  return count;
+}
+
 struct Kind {
   CUpti_ActivityKind kind;
   const char* name;
@@ -89,7 +97,8 @@ bool ActivitySource::start(const SharedObject& library, std::uint32_t cupti_vers
       if (const char* missing = api_->load(library)) {
         return refuse(problem, missing, " is missing in ", library.path());
       }
-      buffers_ = std::make_unique<ActivityBuffers>(settings_.buffer_bytes, settings_.memory_bound);
+      buffers_ = std::make_unique<ActivityBuffers>(settings_.buffer_bytes, settings_.memory_bound,
+                                                   ActivityBuffers::Counter{&count_records, api_.get()});
       if (!buffers_->reserve()) return refuse(problem, "no memory for activity buffers");
       set_attributes();
       if (!register_callbacks(problem)) return false;

@@ -48,7 +48,7 @@ class ActivitySource {
 
   // Since the start. `dropped`: by CUPTI, for want of room. `null_times`: records without start or end, or reversed
   // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop().
-  // `unread`: records, about, given up at the bound because they came faster than they were taken.
+  // `unread`: records given up at the bound because they came faster than they were taken.
   struct Counters {
     std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0;
     std::uint64_t over_bound = 0, unread = 0;

@@ -113,6 +113,7 @@ void GpuTiming::round(Drain& drain, std::int64_t now_ns) noexcept {
 void GpuTiming::take(Drain& drain, std::int64_t now_ns) noexcept {
   source_.take([&](const capture::ActivityRecord& record) noexcept { drain.join().on_activity(record, now_ns); });
   const capture::ActivitySource::Counters counters = source_.counters();
+  if (state_.load(std::memory_order_relaxed) == State::kGivenUp) return;  // of launches that nobody expects times of
   const std::uint64_t lost = counters.dropped + counters.unread;
   drain.note_gpu_records_lost(lost);
   if (lost == 0 || said_lost_) return;
