@@ -73,7 +73,7 @@ void BufferRates::ran(const Grant& grant, std::uint32_t records, std::int64_t st
   slot.runs.store(towards(records, end_ns - from), std::memory_order_relaxed);
 }
 
-ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, Counter counter) noexcept
+ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, RecordCounter counter) noexcept
     : mapped_bytes_(whole_pages(std::max(buffer_bytes, kPageBytes))),
       memory_bound_(memory_bound),
       counter_(counter),

@@ -63,6 +63,12 @@ class BufferRates {
   std::array<Slot, kSlots> slots_;
 };
 
+// How many records stand in a buffer; null: judged by its size. Called on any thread.
+struct RecordCounter {
+  std::uint64_t (*count)(const void* context, std::uint8_t* data, std::size_t valid_bytes) noexcept = nullptr;
+  const void* context = nullptr;
+};
+
 class ActivityBuffers {
  public:
   // What a record takes at least, about: a kernel's. Only estimates rest on it.
@@ -78,13 +84,7 @@ class ActivityBuffers {
     std::size_t capacity() const noexcept { return mapped_bytes - sizeof(Buffer); }
   };
 
-  // How many records stand in a buffer; null: judged by its size. Called on any thread.
-  struct Counter {
-    std::uint64_t (*count)(const void* context, std::uint8_t* data, std::size_t valid_bytes) noexcept = nullptr;
-    const void* context = nullptr;
-  };
-
-  ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, Counter counter = {}) noexcept;
+  ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, RecordCounter counter = {}) noexcept;
   ~ActivityBuffers();
   ActivityBuffers(const ActivityBuffers&) = delete;
   ActivityBuffers& operator=(const ActivityBuffers&) = delete;
@@ -129,7 +129,7 @@ class ActivityBuffers {
 
   const std::size_t mapped_bytes_;
   const std::size_t memory_bound_;
-  const Counter counter_;
+  const RecordCounter counter_;
   BufferRates rates_;
   std::array<std::atomic<Buffer*>, kReadySlots> ready_{};
   std::array<std::atomic<Buffer*>, kReserve> reserve_{};

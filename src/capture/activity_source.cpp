@@ -98,7 +98,7 @@ bool ActivitySource::start(const SharedObject& library, std::uint32_t cupti_vers
         return refuse(problem, missing, " is missing in ", library.path());
       }
       buffers_ = std::make_unique<ActivityBuffers>(settings_.buffer_bytes, settings_.memory_bound,
-                                                   ActivityBuffers::Counter{&count_records, api_.get()});
+                                                   RecordCounter{&count_records, api_.get()});
       if (!buffers_->reserve()) return refuse(problem, "no memory for activity buffers");
       set_attributes();
       if (!register_callbacks(problem)) return false;
