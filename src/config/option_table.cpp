@@ -53,7 +53,7 @@ constexpr std::array kTable = {
     bool_row("nvtx", "GPUFLIGHT_NVTX", "--nvtx", nullptr, &Options::nvtx, true, kWhat,
              "Ranges and marks of the program's NVTX, as scopes; off leaves its NVTX calls without a tool"),
     bool_row("edges", "GPUFLIGHT_EDGES", "--edges", nullptr, &Options::edges, true, kWhat,
-             "Event records and waits, by which streams depend on each other; off for programs that make very many"),
+             "With timing: event records and waits, by which streams depend on each other; off for programs that make very many"),
     string_row("include", "GPUFLIGHT_INCLUDE", "--include", nullptr, &Options::include, "", "GLOB[,GLOB...]", kWhat,
                "Record only programs whose name matches one of these"),
     string_row("exclude", "GPUFLIGHT_EXCLUDE", "--exclude", nullptr, &Options::exclude, "", "GLOB[,GLOB...]", kWhat,

@@ -303,7 +303,7 @@ void Recorder::build_parts() {
       *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
                                                    errors_, notices_, options_.cupti, driver_version_,
-                                                   options_.edges);
+                                                   options_.edges && options_.timing == config::Timing::kAll);
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
