@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from guided_host import PATIENCE, TOOL, GuidedTest
+from guided_host import TOOL, GuidedTest
 from kill_rounds import recover
 from sim_host import PLAYER, SANITIZE, SimTest, environment, main, quick_plan, started
 
@@ -264,7 +264,7 @@ class Live(GuidedTest):
         self.assertEqual(pending["behind"], 20)
         self.assertGreater(pending["pending_ns"], 5e9)
         # The pool is far too small for all: lines come without times, and what comes later is told by itself.
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + 3  # some share a buffer with the one that hangs, and come at the end
         while time.monotonic() < deadline and len(self.kernels(host)) < many:
             time.sleep(0.1)
         code, _, _ = host.end("exit 0")
