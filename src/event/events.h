@@ -18,6 +18,9 @@ namespace gpuflight::event {
 using MaybeNs = std::optional<std::int64_t>;
 using MaybeStatus = std::optional<std::int32_t>;  // null: the call never came back
 
+// From start to end; null where either is.
+constexpr MaybeNs elapsed_ns(MaybeNs start, MaybeNs end) { return start && end ? MaybeNs(*end - *start) : std::nullopt; }
+
 // What differs from launch to launch of one configuration.
 struct KernelLaunch {
   Seq seq;

@@ -62,18 +62,24 @@ inline event::ScopeEvent to_scope_event(const Record& record, event::Seq seq) no
   return scope;
 }
 
+// What every call beside launches has.
+template <class Event>
+void set_call(Event& event, const Record& record, RecordPhase phase, event::Seq seq) noexcept {
+  event.seq = seq;
+  event.stream = event::StreamId{record.stream};
+  event.scope = event::ScopeId{record.scope};
+  event.thread = record.thread;
+  event.time_ns = record.launch_ns;
+  if (phase == RecordPhase::kReturned) {
+    event.call_ns = record.call_ns;
+    event.status = record.status;
+  }
+}
+
 inline event::ApiEvent to_api_event(const Record& record, RecordPhase phase, event::Seq seq) noexcept {
   event::ApiEvent call;
-  call.seq = seq;
+  set_call(call, record, phase, seq);
   call.call = record.config;
-  call.stream = event::StreamId{record.stream};
-  call.thread = record.thread;
-  call.scope = event::ScopeId{record.scope};
-  call.time_ns = record.launch_ns;
-  if (phase == RecordPhase::kReturned) {
-    call.call_ns = record.call_ns;
-    call.status = record.status;
-  }
   return call;
 }
 
@@ -158,14 +164,13 @@ inline event::MemoryEvent to_memory_event(const Record& record, RecordPhase phas
                                           const event::StreamInfo* stream) noexcept {
   const event::ApiCall call = call_of(record);
   event::MemoryEvent memory;
-  memory.seq = seq;
+  set_call(memory, record, phase, seq);
   memory.operation = kind_of_call(record) == event::ApiKind::kAlloc ? event::MemoryEvent::Operation::kAlloc
                                                                     : event::MemoryEvent::Operation::kFree;
   memory.kind = allocation_kind(call);
   memory.call = record.config;
   memory.address = handle_of(record);
   if (const std::uint64_t bytes = bytes_of(record); bytes != 0) memory.bytes = bytes;
-  memory.stream = event::StreamId{record.stream};
   memory.context = event::ContextId{context_of_call(record)};
   if (!has_owner(call)) memory.device = record.grid_z - 1;
   if (stream != nullptr) {
@@ -173,30 +178,15 @@ inline event::MemoryEvent to_memory_event(const Record& record, RecordPhase phas
     memory.device = stream->device;
   }
   if (call == event::ApiCall::kMemAllocFromPoolAsync && owner_of(record) != 0) memory.pool = owner_of(record);
-  memory.scope = event::ScopeId{record.scope};
-  memory.thread = record.thread;
-  memory.time_ns = record.launch_ns;
-  if (phase == RecordPhase::kReturned) {
-    memory.call_ns = record.call_ns;
-    memory.status = record.status;
-  }
   return memory;
 }
 
 inline event::StreamEdge to_stream_edge(const Record& record, RecordPhase phase, event::Seq seq) noexcept {
   event::StreamEdge edge;
-  edge.seq = seq;
+  set_call(edge, record, phase, seq);
   edge.operation = call_of(record) == event::ApiCall::kStreamWaitEvent ? event::StreamEdge::Operation::kWait
                                                                        : event::StreamEdge::Operation::kRecord;
   edge.event = handle_of(record);
-  edge.stream = event::StreamId{record.stream};
-  edge.scope = event::ScopeId{record.scope};
-  edge.thread = record.thread;
-  edge.time_ns = record.launch_ns;
-  if (phase == RecordPhase::kReturned) {
-    edge.call_ns = record.call_ns;
-    edge.status = record.status;
-  }
   edge.captured = (record.flags & kFlagCaptured) != 0;
   return edge;
 }

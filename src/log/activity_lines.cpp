@@ -26,11 +26,9 @@ void work_members(Line& line, std::string_view scope, const Event& event) noexce
   line.maybe("status", event.origin.status);
   line.maybe("start_ns", event.start_ns);
   line.maybe("end_ns", event.end_ns);
-  event::MaybeNs duration, queue;
-  if (event.start_ns && event.end_ns) duration = *event.end_ns - *event.start_ns;
-  if (event.start_ns && event.origin.launch_ns) queue = *event.start_ns - *event.origin.launch_ns;
+  const event::MaybeNs duration = event::elapsed_ns(event.start_ns, event.end_ns);
   line.maybe("duration_ns", duration);
-  line.maybe("queue_ns", queue);
+  line.maybe("queue_ns", event::elapsed_ns(event.origin.launch_ns, event.start_ns));
   std::optional<std::uint64_t> throughput;
   if (duration && *duration > 0) {
     const double per_second = static_cast<double>(event.bytes) * 1e9 / static_cast<double>(*duration);
@@ -125,9 +123,7 @@ bool append_kernel_time(Buffer& out, const RenderedConfig& config, const Rendere
   line.number("launch_ns", time.launch_ns);
   line.maybe("start_ns", time.start_ns);
   line.maybe("end_ns", time.end_ns);
-  event::MaybeNs duration;
-  if (time.start_ns && time.end_ns) duration = *time.end_ns - *time.start_ns;
-  line.maybe("duration_ns", duration);
+  line.maybe("duration_ns", event::elapsed_ns(time.start_ns, time.end_ns));
   return line.end();
 }
 

@@ -219,10 +219,9 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   to = put_maybe(to, R"(,"status":)", launch.status);
   to = put_maybe(to, R"(,"start_ns":)", launch.start_ns);
   to = put_maybe(to, R"(,"end_ns":)", launch.end_ns);
-  event::MaybeNs duration, queue;
-  if (launch.start_ns && launch.end_ns) duration = *launch.end_ns - *launch.start_ns;
+  event::MaybeNs queue;
   if (launch.start_ns && !launch.unlaunched) queue = *launch.start_ns - launch.launch_ns;
-  to = put_maybe(to, R"(,"duration_ns":)", duration);
+  to = put_maybe(to, R"(,"duration_ns":)", event::elapsed_ns(launch.start_ns, launch.end_ns));
   to = put_maybe(to, R"(,"queue_ns":)", queue);
   to = put_id(to, R"(,"graph":)", launch.graph.value);
   to = put_maybe(to, R"(,"graph_node":)", launch.graph_node);
@@ -280,9 +279,7 @@ bool append_graph_launch_event(Buffer& out, const RenderedStream& stream, std::s
   line.maybe("status", launch.status);
   line.maybe("start_ns", launch.start_ns);
   line.maybe("end_ns", launch.end_ns);
-  event::MaybeNs duration;
-  if (launch.start_ns && launch.end_ns) duration = *launch.end_ns - *launch.start_ns;
-  line.maybe("duration_ns", duration);
+  line.maybe("duration_ns", event::elapsed_ns(launch.start_ns, launch.end_ns));
   line.boolean("captured", launch.captured);
   return line.end();
 }

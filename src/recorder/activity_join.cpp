@@ -35,34 +35,34 @@ event::WorkOrigin host_side(const flight::Record& record) {
   return host;
 }
 
+// What copies and fills have in common.
+template <class Event>
+Event to_work(const capture::ActivityRecord& record, const event::WorkOrigin& host) {
+  Event event;
+  event.bytes = record.bytes;
+  event.async = record.async;
+  event.correlation = event::CorrelationId{record.correlation};
+  event.origin = host;
+  event.start_ns = record.start_ns;
+  event.end_ns = record.end_ns;
+  if (record.graph_node != 0) event.graph_node = record.graph_node;
+  return event;
+}
+
 event::MemcpyEvent to_copy(const capture::ActivityRecord& record, const event::WorkOrigin& host) {
-  event::MemcpyEvent copy;
+  auto copy = to_work<event::MemcpyEvent>(record, host);
   copy.kind = record.copy;
   copy.source = record.source;
   copy.destination = record.destination;
-  copy.bytes = record.bytes;
-  copy.async = record.async;
   copy.source_device = record.source_device;
   copy.destination_device = record.destination_device;
-  copy.correlation = event::CorrelationId{record.correlation};
-  copy.origin = host;
-  copy.start_ns = record.start_ns;
-  copy.end_ns = record.end_ns;
-  if (record.graph_node != 0) copy.graph_node = record.graph_node;
   return copy;
 }
 
 event::MemsetEvent to_fill(const capture::ActivityRecord& record, const event::WorkOrigin& host) {
-  event::MemsetEvent fill;
+  auto fill = to_work<event::MemsetEvent>(record, host);
   fill.memory = record.destination;
-  fill.bytes = record.bytes;
   fill.value = record.value;
-  fill.async = record.async;
-  fill.correlation = event::CorrelationId{record.correlation};
-  fill.origin = host;
-  fill.start_ns = record.start_ns;
-  fill.end_ns = record.end_ns;
-  if (record.graph_node != 0) fill.graph_node = record.graph_node;
   return fill;
 }
 
@@ -74,8 +74,8 @@ std::uint64_t stream_key(const capture::ActivityRecord& record) {
 
 // A refused call, one into a capture and one that never came back have no GPU work.
 std::optional<Kind> ActivityJoin::expected(const flight::Record& record, flight::RecordPhase phase) const noexcept {
-  if (record.launch_ns >= expected_until_ns_ || phase != flight::RecordPhase::kReturned || record.status != 0 || record.correlation == 0 ||
-      (record.flags & flight::kFlagCaptured) != 0) {
+  if (record.launch_ns >= expected_until_ns_ || phase != flight::RecordPhase::kReturned || record.status != 0 ||
+      record.correlation == 0 || (record.flags & flight::kFlagCaptured) != 0) {
     return std::nullopt;
   }
   switch (static_cast<flight::RecordKind>(record.kind)) {
@@ -176,11 +176,10 @@ event::StreamId ActivityJoin::stream_of(const capture::ActivityRecord& record,
 }
 
 void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64_t now_ns) noexcept {
-  const event::ConfigId config =
-      record.name != nullptr && (record.graph_node != 0 || table_.find(record.correlation, Kind::kKernel, -1) == nullptr)
-          ? parts_.configs.find(record)
-          : event::ConfigId{};
-  if (match(record, config)) return;
+  if (join_launch(record)) return;
+  // While the record still has its name.
+  const event::ConfigId config = record.name != nullptr ? parts_.configs.find(record) : event::ConfigId{};
+  if (write_node(record, config)) return;
   try {
     if (unmatched_.size() >= kMostUnmatched) {
       write_unmatched(unmatched_.front());
@@ -193,14 +192,20 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   }
 }
 
-bool ActivityJoin::match(const capture::ActivityRecord& record, event::ConfigId config) noexcept {
-  if (record.graph_node == 0) {
-    if (PendingWork* const work =
-            table_.find(record.correlation, kind_of(record), static_cast<std::int32_t>(record.device))) {
-      join(*work, record);
-      return true;
-    }
-  }
+bool ActivityJoin::match(const Unmatched& one) noexcept {
+  return join_launch(one.record) || write_node(one.record, one.config);
+}
+
+bool ActivityJoin::join_launch(const capture::ActivityRecord& record) noexcept {
+  if (record.graph_node != 0) return false;
+  PendingWork* const work =
+      table_.find(record.correlation, kind_of(record), static_cast<std::int32_t>(record.device));
+  if (work == nullptr) return false;
+  join(*work, record);
+  return true;
+}
+
+bool ActivityJoin::write_node(const capture::ActivityRecord& record, event::ConfigId config) noexcept {
   const GraphOrigin* const origin = graph_of(record.correlation);
   if (origin == nullptr) return false;
   if (record.kind != ActivityKind::kGraph) write_own(record, origin, config);
@@ -378,9 +383,7 @@ void ActivityJoin::make_room(std::size_t count) noexcept {
 
 void ActivityJoin::finish() noexcept {
   for (; !unmatched_.empty(); unmatched_.pop_front()) {
-    if (!match(unmatched_.front().record, unmatched_.front().config)) {
-      write_unmatched(unmatched_.front());
-    }
+    if (!match(unmatched_.front())) write_unmatched(unmatched_.front());
   }
   make_room(SIZE_MAX);
 }
@@ -400,7 +403,7 @@ void ActivityJoin::retry_unmatched(std::int64_t now_ns) noexcept {
   for (std::size_t left = unmatched_.size(); left > 0; --left) {
     const Unmatched one = unmatched_.front();
     unmatched_.pop_front();
-    if (match(one.record, one.config)) continue;
+    if (match(one)) continue;
     if (now_ns - one.came_ns > kUnmatchedNs) {
       write_unmatched(one);
       continue;

@@ -46,7 +46,6 @@ class ActivityJoin {
     const flight::RingSet& rings;
     capture::ActivityConfigs& configs;
     const capture::StreamTable& streams;
-    const capture::KernelTable& kernels;
     JoinClient& client;
   };
   explicit ActivityJoin(const Parts& parts) : parts_(parts) {}
@@ -107,8 +106,10 @@ class ActivityJoin {
   std::uint64_t null_time() const noexcept { return null_time_; }  // lines with nulls where times were expected
   // Launches of which the GPU has told nothing: lines without times, less those whose times came after all, and launches
   // that were lost or forgotten.
-  std::uint64_t without_word() const noexcept { return without_word_ + lost_ + forgotten_ - std::min(reported_, lost_ + forgotten_); }
-  std::uint64_t own_events() const noexcept { return own_events_; }
+  std::uint64_t without_word() const noexcept {
+    return without_word_ + lost_ + forgotten_ - std::min(reported_, lost_ + forgotten_);
+  }
+  std::uint64_t own_events() const noexcept { return own_events_; }  // of GPU work without a record, with lines or lost
   std::size_t bytes() const noexcept { return table_.bytes(); }
 
  private:
@@ -148,7 +149,10 @@ class ActivityJoin {
   PendingWork* find(const Place& place) noexcept { return table_.find(place.correlation, place.seq); }
   std::optional<PendingWork::Kind> expected(const flight::Record& record, flight::RecordPhase phase) const noexcept;
   bool add(const flight::Record& record, PendingWork work) noexcept;
-  bool match(const capture::ActivityRecord& record, event::ConfigId config) noexcept;
+  // What belongs to a launch that is waited for; what belongs to a cuGraphLaunch; either. False: to none that is known.
+  bool join_launch(const capture::ActivityRecord& record) noexcept;
+  bool write_node(const capture::ActivityRecord& record, event::ConfigId config) noexcept;
+  bool match(const Unmatched& one) noexcept;
   const GraphOrigin* graph_of(std::uint32_t correlation) const noexcept;
   event::StreamId stream_of(const capture::ActivityRecord& record, event::StreamId fallback) const noexcept;
   void learn_stream(const capture::ActivityRecord& record, std::uint32_t stream) noexcept;

@@ -32,7 +32,7 @@ Drain::Drain(const Parts& parts, const Options& options)
       lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.calls}, options.details,
              batch_bytes(parts.sink)),
       activity_configs_(parts.kernels, parts.devices),
-      join_({lines_, parts.rings, activity_configs_, parts.streams, parts.kernels, *this}) {
+      join_({lines_, parts.rings, activity_configs_, parts.streams, *this}) {
   // Never more than there are slots and chunks: what follows cannot fail.
   cursors_.reserve(event::kMaxThreadSlots);
   progress_.reserve(parts.file.chunk_count() + 1);
@@ -175,10 +175,7 @@ void Drain::on_line(Fate fate, std::uint32_t chunk) noexcept {
   }
 }
 
-void Drain::on_own_line(Fate fate) noexcept {
-  ++gpu_lines_;
-  count(fate);
-}
+void Drain::on_own_line(Fate fate) noexcept { count(fate); }
 
 void Drain::on_own_kernel(const event::KernelLaunch& launch) noexcept {
   ++(launch.unlaunched ? counts_.unlaunched : counts_.graph_kernels);
@@ -345,7 +342,7 @@ void Drain::write_end(event::SessionEnd end) noexcept {
 void Drain::flush() noexcept {
   if (!lines_.buffer().empty()) {
     // Before the lines: of what is in the log the flight file must know.
-    parts_.file.slots()[event::kGpuSlot].seen.store(gpu_lines_, std::memory_order_relaxed);
+    parts_.file.slots()[event::kGpuSlot].seen.store(join_.own_events(), std::memory_order_relaxed);
     const std::uint64_t events = lines_.buffered_events();
     const log::WriteOutcome outcome = parts_.sink.write(lines_.buffer().view(), events, lines_.newest_ns());
     written_ += outcome.events_written;
@@ -395,7 +392,7 @@ event::Ledger Drain::ledger() noexcept {
   const std::uint64_t dropped = parts_.rings.dropped();
   const std::uint64_t without_slot = parts_.launches.without_slot();
   const std::uint64_t gpu_lost = gpu_events_lost();
-  ledger.seen = parts_.rings.seen() + without_slot + gpu_lines_ + gpu_lost;
+  ledger.seen = parts_.rings.seen() + without_slot + join_.own_events() + gpu_lost;
   ledger.lost[index(LossCause::kCuptiDropped)] = gpu_lost;
   ledger.written = written_;
   ledger.summarised = summarised_;

@@ -164,7 +164,6 @@ class Drain final : private JoinClient {
   std::uint64_t table_full_ = 0, taken_total_ = 0;
   std::uint64_t gpu_records_lost_ = 0;
   bool ended_ = false;  // no more times will come
-  std::uint64_t gpu_lines_ = 0;  // of GPU work without a record, appended or refused
   std::array<std::uint64_t, event::kLossCauseCount> losses_said_{};
   int last_error_ = 0;
 };

@@ -79,19 +79,17 @@ bool LineWriter::graph(const event::GraphLaunch& launch) noexcept {
                  launch.launch_ns);
 }
 
-bool LineWriter::copy(event::MemcpyEvent copy) noexcept {
-  const std::int64_t time_ns = copy.origin.launch_ns.value_or(copy.start_ns.value_or(newest_ns_));
-  copy.late = is_late(time_ns);
-  const log::RenderedStream& stream = rendered_stream(copy.stream.value);
-  return counted(log::append_memcpy_event(buffer_, stream, rendered_scope(copy.origin.scope.value), copy), time_ns);
+template <class Event>
+bool LineWriter::work(Event event, AppendWork<Event> append) noexcept {
+  const std::int64_t time_ns = event.origin.launch_ns.value_or(event.start_ns.value_or(newest_ns_));
+  event.late = is_late(time_ns);
+  const log::RenderedStream& stream = rendered_stream(event.stream.value);
+  return counted(append(buffer_, stream, rendered_scope(event.origin.scope.value), event), time_ns);
 }
 
-bool LineWriter::fill(event::MemsetEvent fill) noexcept {
-  const std::int64_t time_ns = fill.origin.launch_ns.value_or(fill.start_ns.value_or(newest_ns_));
-  fill.late = is_late(time_ns);
-  const log::RenderedStream& stream = rendered_stream(fill.stream.value);
-  return counted(log::append_memset_event(buffer_, stream, rendered_scope(fill.origin.scope.value), fill), time_ns);
-}
+bool LineWriter::copy(const event::MemcpyEvent& copy) noexcept { return work(copy, log::append_memcpy_event); }
+
+bool LineWriter::fill(const event::MemsetEvent& fill) noexcept { return work(fill, log::append_memset_event); }
 
 void LineWriter::summary(event::KernelSummary summary) noexcept {
   summary.seq = own_seq();

@@ -44,8 +44,8 @@ class LineWriter final : public log::SegmentPrologue {
   bool record(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   bool kernel(event::KernelLaunch launch) noexcept;
   bool graph(const event::GraphLaunch& launch) noexcept;
-  bool copy(event::MemcpyEvent copy) noexcept;
-  bool fill(event::MemsetEvent fill) noexcept;
+  bool copy(const event::MemcpyEvent& copy) noexcept;
+  bool fill(const event::MemsetEvent& fill) noexcept;
   // What it does not:
   void summary(event::KernelSummary summary) noexcept;
   void time(event::KernelTime time) noexcept;
@@ -72,6 +72,10 @@ class LineWriter final : public log::SegmentPrologue {
  private:
   event::Seq own_seq() noexcept { return event::Seq(event::kRecorderSlot, own_counter_++); }
   bool is_late(std::int64_t time_ns) const noexcept;
+  template <class Event>
+  using AppendWork = bool (*)(log::Buffer&, const log::RenderedStream&, std::string_view scope, const Event&) noexcept;
+  template <class Event>
+  bool work(Event event, AppendWork<Event> append) noexcept;
   bool counted(bool written, std::int64_t time_ns) noexcept;
   log::RenderedConfig& rendered_config(std::uint32_t id) noexcept;
   const log::RenderedStream& rendered_stream(std::uint32_t id) noexcept;
