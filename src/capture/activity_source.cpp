@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
 #include "capture/activity_api.h"
 #include "capture/activity_layout.h"
+#include "capture/system_clock.h"
 
 namespace gpuflight::capture {
 namespace {
@@ -15,18 +15,12 @@ namespace {
 // CUPTI's callbacks carry no user data. Set by start(), before the callbacks are registered, and never taken back.
 std::atomic<ActivityBuffers*> g_buffers{nullptr};
 
-std::int64_t read_clock(clockid_t clock) noexcept {
-  timespec now;
-  clock_gettime(clock, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-std::uint64_t CUPTIAPI on_timestamp() noexcept { return static_cast<std::uint64_t>(read_clock(CLOCK_MONOTONIC)); }
+std::uint64_t CUPTIAPI on_timestamp() noexcept { return static_cast<std::uint64_t>(system_clock_ns(CLOCK_MONOTONIC)); }
 
 void CUPTIAPI on_request(std::uint8_t** data, std::size_t* bytes, std::size_t* max_records) noexcept {
   ActivityBuffers::Buffer* const buffer =
       g_buffers.load(std::memory_order_acquire)
-          ->hand_out(static_cast<std::uint64_t>(pthread_self()), read_clock(CLOCK_MONOTONIC));
+          ->hand_out(static_cast<std::uint64_t>(pthread_self()), system_clock_ns(CLOCK_MONOTONIC));
   *data = buffer != nullptr ? buffer->data() : nullptr;
   *bytes = buffer != nullptr ? buffer->capacity() : 0;
   *max_records = buffer != nullptr ? buffer->grant.records : 0;
@@ -170,7 +164,7 @@ void ActivitySource::begin_take() noexcept {
   if (!registered_.load(std::memory_order_acquire)) return;
   clock_base_ = t0_ns_;
   // Each time anew: CLOCK_REALTIME is set and slewed.
-  if (!own_clock_) clock_base_ += read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+  if (!own_clock_) clock_base_ += system_clock_ns(CLOCK_REALTIME) - system_clock_ns(CLOCK_MONOTONIC);
   if (taken_ == nullptr) taken_ = buffers_->take_completed();
 }
 

@@ -11,9 +11,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <ctime>
 
 #include "capture/hot_page.h"
+#include "capture/system_clock.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -66,11 +66,7 @@ class LaunchClock {
     std::int64_t ns = 0;  // CLOCK_MONOTONIC
   };
 
-  static std::int64_t clock_ns() noexcept {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-  }
+  static std::int64_t clock_ns() noexcept { return system_clock_ns(CLOCK_MONOTONIC); }
   static Pair read_pair() noexcept;
   static std::uint64_t scale_between(const Pair& a, const Pair& b) noexcept;
   void publish(const Pair& base, std::uint64_t scale) noexcept;

@@ -1,10 +1,11 @@
 #include "recorder/fork_board.h"
 
 #include <cerrno>
-#include <ctime>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "capture/system_clock.h"
 
 namespace gpuflight::recorder {
 namespace {
@@ -31,11 +32,10 @@ void ForkBoard::note_child() noexcept {
   ForkBoard* const board = g_board.exchange(nullptr, std::memory_order_relaxed);
   if (board == nullptr || getppid() != board->page_.owner) return;
   const int saved = errno;
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t now_ns = capture::system_clock_ns(CLOCK_MONOTONIC);
   const std::uint32_t at = board->page_.begun.fetch_add(1, std::memory_order_acq_rel);
   Entry& entry = board->page_.entries[at % kRoom];
-  entry.monotonic_ns.store(std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec, std::memory_order_relaxed);
+  entry.monotonic_ns.store(now_ns, std::memory_order_relaxed);
   entry.child_pid.store(getpid(), std::memory_order_relaxed);
   entry.number.store(at + 1, std::memory_order_release);
   errno = saved;

@@ -1,6 +1,6 @@
 #include "recorder/gpu_timing.h"
 
-#include <ctime>
+#include "capture/system_clock.h"
 
 namespace gpuflight::recorder {
 namespace {
@@ -9,12 +9,6 @@ namespace {
 constexpr std::int64_t kFlushNs = 250'000'000;
 constexpr std::int64_t kCrowdedFlushNs = 20'000'000;
 constexpr std::int64_t kClockNs = 60'000'000'000;
-
-std::int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 capture::ActivitySource::Graphs graphs_of(const config::Options& options) {
   using capture::ActivitySource;
@@ -84,7 +78,8 @@ void GpuTiming::resume(std::int64_t now_ns) noexcept {
 
 // Wrong correlation ids for graph launches after the first enable/disable round, mended in 13.1 update 1.
 bool GpuTiming::graphs_lose_their_ids() const noexcept {
-  return cupti_version_ >= 130000 && cupti_version_ < 130100 && settings_.graphs == capture::ActivitySource::Graphs::kNode;
+  return cupti_version_ >= 130000 && cupti_version_ < 130100 &&
+         settings_.graphs == capture::ActivitySource::Graphs::kNode;
 }
 
 void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
@@ -160,10 +155,10 @@ void GpuTiming::write_clock(Drain& drain, const capture::LaunchClock& clock, std
   // The closest of a few: whoever takes the processor away in between makes the pair wide.
   for (int i = 0; i < 5; ++i) {
     event::ClockEvent pair;
-    const std::int64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+    const std::int64_t before_ns = capture::system_clock_ns(CLOCK_MONOTONIC);
     pair.time_ns = clock.now_ns();
-    pair.unix_ns = clock_ns(CLOCK_REALTIME);
-    const std::int64_t after_ns = clock_ns(CLOCK_MONOTONIC);
+    pair.unix_ns = capture::system_clock_ns(CLOCK_REALTIME);
+    const std::int64_t after_ns = capture::system_clock_ns(CLOCK_MONOTONIC);
     pair.monotonic_ns = before_ns + (after_ns - before_ns) / 2;
     pair.error_ns = after_ns - before_ns;
     pair.drift_ns = pair.time_ns + t0_monotonic_ns_ - pair.monotonic_ns;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "capture/nvtx_attach.h"
+#include "capture/system_clock.h"
 #include "config/path_pattern.h"
 #include "config/program_filter.h"
 #include "event/schema_version.h"
@@ -21,16 +22,12 @@
 namespace gpuflight::recorder {
 namespace {
 
+using capture::system_clock_ns;
+
 std::atomic<Recorder*> g_recorder{nullptr};
 std::atomic<bool> g_starting{false};
 
 constexpr std::uint32_t kOpenTimeoutMs = 10'000;  // a network file system may hang: the host's cuInit must not
-
-std::int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 // The one line on stderr, when there is no log to say it in. Allocates nothing: want of memory may be the message.
 void say_on_stderr(bool quiet, std::string_view message, std::string_view more = {}) noexcept {
@@ -122,8 +119,8 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   // Never freed: app threads may hold it from here on.
   auto* const recorder = new Recorder(options, problems);
   recorder->process_ = std::move(process);
-  recorder->t0_unix_ns_ = clock_ns(CLOCK_REALTIME);
-  recorder->t0_monotonic_ns_ = clock_ns(CLOCK_MONOTONIC);
+  recorder->t0_unix_ns_ = system_clock_ns(CLOCK_REALTIME);
+  recorder->t0_monotonic_ns_ = system_clock_ns(CLOCK_MONOTONIC);
   recorder->page_ = capture::HotPage::create();
   if (recorder->page_ == nullptr) throw std::bad_alloc();
   recorder->clock_ = std::make_unique<capture::LaunchClock>(recorder->t0_monotonic_ns_, *recorder->page_);
@@ -429,9 +426,9 @@ bool Recorder::flush_last(std::uint32_t timeout_ms) noexcept { return wait_for_r
 
 // Together with finish() the exit waits no longer than it may.
 void Recorder::flush_at_exit() noexcept {
-  const std::int64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+  const std::int64_t before_ns = system_clock_ns(CLOCK_MONOTONIC);
   flush_last(std::min<std::uint32_t>(exit_timeout_ms() / 2, 1'000));
-  exit_waited_ms_.store(static_cast<std::uint32_t>((clock_ns(CLOCK_MONOTONIC) - before_ns) / 1'000'000),
+  exit_waited_ms_.store(static_cast<std::uint32_t>((system_clock_ns(CLOCK_MONOTONIC) - before_ns) / 1'000'000),
                         std::memory_order_relaxed);
 }
 

@@ -3,13 +3,9 @@
 running totals, edges between streams with their events, also when the program was killed."""
 import collections
 import json
-import os
-import signal
-import subprocess
-import time
 
-from kill_rounds import recover
-from sim_host import HOSTS, SANITIZE, Log, SimTest, environment, main, started
+from kill_rounds import killed_while_it_counts, recover
+from sim_host import HOSTS, SANITIZE, Log, SimTest, main
 
 HOST = HOSTS / "calls_host"
 RING_TYPES = ("kernel_event", "graph_launch_event", "scope_event", "sync_event", "api_event", "memcpy_event",
@@ -185,15 +181,7 @@ class Calls(SimTest):
         self.assertEqual(kinds, collections.Counter(c["call"] for c in said if c["call"] in KINDS or c["call"] in FREES))
 
     def test_killed(self):
-        with started(HOST, "forever", stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.dir,
-                     env=environment(GPUFLIGHT_LOG=self.dir / "log.ndjson", GPUFLIGHT_SIM_DEVICE="h200",
-                                     GPUFLIGHT_FLUSH_MS="200ms")) as host:
-            for _ in range(6):
-                counted = int(host.stdout.readline())
-            time.sleep(0.03)
-            os.kill(host.pid, signal.SIGKILL)
-            counted = int((host.stdout.read().split() or [counted])[-1])
-        code, said = recover(self.dir / "log.flight")
+        counted, code, said = killed_while_it_counts(self.dir, HOST, "forever")
         self.assertEqual((code, said["verdict"]), (4, "stopped"))
         self.assertTrue(said["ledger"]["balanced"], said["ledger"])
         self.assertEqual(said["ledger"]["lost"], 0, said["ledger"])

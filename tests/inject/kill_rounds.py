@@ -12,7 +12,7 @@ import struct
 import subprocess
 import time
 
-from sim_host import BUILD, GPU_SLOT, HOSTS, SLOW, environment, read_segment, segments
+from sim_host import BUILD, GPU_SLOT, HOSTS, SLOW, environment, read_segment, segments, started
 
 TOOL = BUILD / "bin" / "gpuflight"
 HOST = HOSTS / "soak_host"
@@ -51,6 +51,20 @@ def recover(flight, *arguments):
     if run.returncode not in (0, 3, 4):
         raise AssertionError(f"recover: {run.returncode}: {run.stderr[-2000:]}")
     return run.returncode, json.loads(run.stdout)
+
+
+def killed_while_it_counts(folder, host, *arguments):
+    """Runs a host that prints how much it has done, kills it after a few lines and recovers: the count of its last
+    line, recover's exit code and what it says."""
+    with started(host, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+                 env=environment(GPUFLIGHT_LOG=folder / "log.ndjson", GPUFLIGHT_SIM_DEVICE="h200",
+                                 GPUFLIGHT_FLUSH_MS="200ms")) as process:
+        for _ in range(6):
+            done = int(process.stdout.readline())
+        time.sleep(0.03)
+        os.kill(process.pid, signal.SIGKILL)
+        done = int((process.stdout.read().split() or [done])[-1])
+    return (done, *recover(folder / "log.flight"))
 
 
 class Round:

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """NVTX of a program that knows nothing of us: scopes, ranges and marks in the log, and the paths of its launches."""
 import collections
-import os
-import signal
 import subprocess
-import time
 
-from kill_rounds import recover
-from sim_host import HOSTS, SANITIZE, Log, SimTest, environment, main, started
+from kill_rounds import killed_while_it_counts
+from sim_host import HOSTS, SANITIZE, Log, SimTest, main
 
 HOST = HOSTS / "nvtx_host"
 
@@ -122,15 +119,7 @@ class Nvtx(SimTest):
         self.assertEqual(len(log["scope_event"]), 2 * 17001)
 
     def test_killed(self):
-        with started(HOST, "forever", stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.dir,
-                     env=environment(GPUFLIGHT_LOG=self.dir / "log.ndjson", GPUFLIGHT_SIM_DEVICE="h200",
-                                     GPUFLIGHT_FLUSH_MS="200ms")) as host:
-            for _ in range(6):
-                counted = int(host.stdout.readline())
-            time.sleep(0.03)
-            os.kill(host.pid, signal.SIGKILL)
-            counted = int((host.stdout.read().split() or [counted])[-1])
-        code, said = recover(self.dir / "log.flight")
+        counted, code, said = killed_while_it_counts(self.dir, HOST, "forever")
         self.assertEqual((code, said["verdict"], said["ledger"]["lost"]), (4, "stopped", 0), said)
         logs = [Log(self.dir / "log.ndjson"), Log(said["written_to"])]
         self.assertGreater(len(logs[1]["scope_event"]), 0)
