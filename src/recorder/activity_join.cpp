@@ -371,13 +371,23 @@ void ActivityJoin::give_up(PendingWork& work) noexcept {
   parts_.client.on_room_needed();
 }
 
+void ActivityJoin::wait_longer(const Place& place, PendingWork& work) noexcept {
+  try {
+    waiting_.push_back(place);
+  } catch (...) {
+    give_up(work);
+  }
+}
+
 void ActivityJoin::make_room(std::size_t count) noexcept {
-  while (count > 0 && !queue_.empty()) {
-    if (PendingWork* const work = find(queue_.front()); work != nullptr && work->state == State::kHeld) {
-      give_up(*work);
-      --count;
+  for (std::deque<Place>* const places : {&waiting_, &queue_}) {
+    while (count > 0 && !places->empty()) {
+      if (PendingWork* const work = find(places->front()); work != nullptr && work->state == State::kHeld) {
+        give_up(*work);
+        --count;
+      }
+      places->pop_front();
     }
-    queue_.pop_front();
   }
 }
 
@@ -427,7 +437,7 @@ void ActivityJoin::compact_queue() noexcept {
 // The first of each stream that has waited long, once: what stands behind it waits for it.
 void ActivityJoin::tell_pending(std::int64_t now_ns) noexcept {
   compact_queue();
-  if (now_ns - looked_for_pending_ns_ < 1'000'000'000) return;
+  if (now_ns - looked_for_pending_ns_ < kSecond) return;
   looked_for_pending_ns_ = now_ns;
   constexpr std::size_t kMostLooked = 100'000;
   constexpr std::size_t kMostStreams = 64;
@@ -439,7 +449,7 @@ void ActivityJoin::tell_pending(std::int64_t now_ns) noexcept {
   std::array<First, kMostStreams> first;
   std::size_t streams = 0, looked = 0;
   // What was written without its times is older than what is held.
-  for (const std::deque<Place>* const queue : {&written_, &queue_}) {
+  for (const std::deque<Place>* const queue : {&written_, &waiting_, &queue_}) {
     for (const Place& place : *queue) {
       if ((streams == 0 && now_ns - place.taken_ns <= kPendingNs) || ++looked > kMostLooked) break;
       PendingWork* const work = find(place);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/activity_configs.h"
@@ -85,15 +86,31 @@ class ActivityJoin {
     const auto done = [&](const PendingWork& work) {
       return work.launch_ns < finished_ns(work.stream) || work.launch_ns < joined_until(work.stream);
     };
+    bool looked = false, beside_running = false;
     while (!queue_.empty() && now_ns - queue_.front().taken_ns > kPatienceNs) {
       const Place front = queue_.front();
+      queue_.pop_front();
       PendingWork* const work = find(front);
-      if (work != nullptr) {
-        // A buffer of CUPTI's comes when all that is in it has ended: what runs may keep what is done.
-        if (!done(*work) || (now_ns - front.taken_ns < kLongPatienceNs && any_near_front(std::not_fn(done)))) break;
+      if (work == nullptr) continue;
+      if (!std::exchange(looked, true)) beside_running = any_near_front(std::not_fn(done));
+      // A buffer of CUPTI's comes when all that is in it has ended: what runs may keep what is done.
+      const bool runs = !done(*work);
+      beside_running = beside_running || runs;
+      if (runs || (beside_running && now_ns - front.taken_ns < kLongPatienceNs)) {
+        wait_longer(front, *work);
+      } else {
         give_up(*work);
       }
-      queue_.pop_front();
+    }
+    if (now_ns - looked_at_waiting_ns_ >= kSecond) {
+      looked_at_waiting_ns_ = now_ns;
+      std::erase_if(waiting_, [&](const Place& place) {
+        PendingWork* const work = find(place);
+        if (work == nullptr) return true;
+        if (now_ns - place.taken_ns < kLongPatienceNs || !done(*work)) return false;
+        give_up(*work);
+        return true;
+      });
     }
     tell_pending(now_ns);
   }
@@ -113,6 +130,7 @@ class ActivityJoin {
   std::size_t bytes() const noexcept { return table_.bytes(); }
 
  private:
+  static constexpr std::int64_t kSecond = 1'000'000'000;
   static constexpr std::int64_t kPatienceNs = 2'000'000'000;
   static constexpr std::int64_t kLongPatienceNs = 10'000'000'000;
   static constexpr std::size_t kNearFront = 2048;
@@ -140,9 +158,11 @@ class ActivityJoin {
 
   template <class Predicate>
   bool any_near_front(Predicate&& predicate) noexcept {
-    const std::size_t end = std::min(queue_.size(), kNearFront);
-    for (std::size_t i = 0; i < end; ++i) {
-      if (const PendingWork* const work = find(queue_[i]); work != nullptr && predicate(*work)) return true;
+    for (const std::deque<Place>* const places : {&waiting_, &queue_}) {
+      const std::size_t end = std::min(places->size(), kNearFront);
+      for (std::size_t i = 0; i < end; ++i) {
+        if (const PendingWork* const work = find((*places)[i]); work != nullptr && predicate(*work)) return true;
+      }
     }
     return false;
   }
@@ -166,6 +186,7 @@ class ActivityJoin {
   void write_unmatched(const Unmatched& one) noexcept;
   void write_own(const capture::ActivityRecord& record, const GraphOrigin* origin, event::ConfigId config) noexcept;
   void give_up(PendingWork& work) noexcept;
+  void wait_longer(const Place& place, PendingWork& work) noexcept;
   void retry_unmatched(std::int64_t now_ns) noexcept;
   void tell_pending(std::int64_t now_ns) noexcept;
   void forget_oldest_written() noexcept;
@@ -178,6 +199,7 @@ class ActivityJoin {
   bool graphs_trusted_ = true;
   PendingTable table_;
   std::deque<Place> queue_;    // held ones in the order taken; what is not in the table any more is passed over
+  std::deque<Place> waiting_;  // older than these: what still runs, and what may share a buffer of CUPTI's with it
   std::deque<Place> written_;  // the others, likewise
   std::unordered_map<std::uint32_t, GraphOrigin> graphs_;
   std::deque<std::uint32_t> graph_order_;
@@ -188,7 +210,7 @@ class ActivityJoin {
   // many times came that will have been theirs.
   std::uint64_t lost_ = 0, forgotten_ = 0, reported_ = 0;
   std::uint64_t held_ = 0, null_time_ = 0, without_word_ = 0, own_events_ = 0;
-  std::int64_t looked_for_pending_ns_ = 0;
+  std::int64_t looked_for_pending_ns_ = 0, looked_at_waiting_ns_ = 0;
 };
 
 }  // namespace gpuflight::recorder
