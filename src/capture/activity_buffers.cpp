@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -87,7 +86,6 @@ ActivityBuffers::~ActivityBuffers() {
   for (auto& slot : reserve_) {
     if (Buffer* buffer = slot.exchange(nullptr)) unmap(buffer);
   }
-  while (Buffer* buffer = take_idle()) unmap(buffer);
   for (Buffer* buffer = take_completed(); buffer != nullptr;) unmap(std::exchange(buffer, buffer->next));
 }
 
@@ -131,17 +129,13 @@ ActivityBuffers::Buffer* ActivityBuffers::take_one(std::array<std::atomic<Buffer
 ActivityBuffers::Buffer* ActivityBuffers::hand_out(std::uint64_t thread, std::int64_t now_ns) noexcept {
   const KeepErrno keep;
   requested_.fetch_add(1, std::memory_order_relaxed);
-  Buffer* buffer = nullptr;
-  if (ready_count_.load(std::memory_order_relaxed) > 0) {
-    buffer = take_one(ready_, ready_hint_.fetch_add(1, std::memory_order_relaxed));
-    if (buffer != nullptr) ready_count_.fetch_sub(1, std::memory_order_relaxed);
-  }
+  Buffer* buffer = take_ready(ready_hint_.fetch_add(1, std::memory_order_relaxed));
   if (buffer == nullptr && bytes_held() + mapped_bytes_ > 2 * memory_bound_) buffer = take_back();
   if (buffer == nullptr) buffer = map(false);
   if (buffer == nullptr) buffer = take_one(reserve_, 0);
   if (buffer == nullptr) return nullptr;
-  // Counters of other threads: a little off at times, which costs nothing.
-  if (bytes_held() > memory_bound_ + completed_bytes_.load(std::memory_order_relaxed)) {
+  const std::ptrdiff_t out = out_bytes_.fetch_add(static_cast<std::ptrdiff_t>(mapped_bytes_), std::memory_order_relaxed);
+  if (out + static_cast<std::ptrdiff_t>(mapped_bytes_) > static_cast<std::ptrdiff_t>(memory_bound_)) {
     over_bound_.fetch_add(1, std::memory_order_relaxed);
   }
   buffer->grant = rates_.grant(thread, now_ns);
@@ -160,11 +154,13 @@ ActivityBuffers::Buffer* ActivityBuffers::take_back() noexcept {
       oldest->next = head;
     } while (!completed_.compare_exchange_weak(head, rest, std::memory_order_release, std::memory_order_relaxed));
   }
-  completed_bytes_.fetch_sub(newest->mapped_bytes, std::memory_order_relaxed);
-  unread_.fetch_add(counter_.count != nullptr ? counter_.count(counter_.context, newest->data(), newest->valid_bytes)
-                                              : newest->valid_bytes / kRecordBytes,
-                    std::memory_order_relaxed);
-  std::memset(newest->data(), 0, newest->valid_bytes);
+  newest->complete = false;
+  complete_bytes_.fetch_sub(newest->mapped_bytes, std::memory_order_relaxed);
+  const RecordCounts lost = counter_.count != nullptr
+                                ? counter_.count(counter_.context, newest->data(), newest->valid_bytes)
+                                : RecordCounts{newest->valid_bytes / kRecordBytes, 0};
+  unread_single_.fetch_add(lost.single, std::memory_order_relaxed);
+  unread_nodes_.fetch_add(lost.nodes, std::memory_order_relaxed);
   newest->valid_bytes = 0;
   return newest;
 }
@@ -173,7 +169,9 @@ void ActivityBuffers::complete(std::uint8_t* data, std::size_t valid_bytes) noex
   if (data == nullptr) return;
   Buffer* buffer = reinterpret_cast<Buffer*>(data) - 1;
   buffer->valid_bytes = std::min(valid_bytes, buffer->capacity());
-  completed_bytes_.fetch_add(buffer->mapped_bytes, std::memory_order_relaxed);
+  out_bytes_.fetch_sub(static_cast<std::ptrdiff_t>(buffer->mapped_bytes), std::memory_order_relaxed);
+  buffer->complete = true;
+  complete_bytes_.fetch_add(buffer->mapped_bytes, std::memory_order_relaxed);
   rates_.filled(buffer->grant, static_cast<std::uint32_t>(buffer->valid_bytes / kRecordBytes));
   Buffer* head = completed_.load(std::memory_order_relaxed);
   do {
@@ -193,16 +191,12 @@ ActivityBuffers::Buffer* ActivityBuffers::take_completed() noexcept {
   return oldest;
 }
 
+// A page that is mapped anew costs the launching thread a fault, and unmapping one interrupts it: while records come
+// faster than they are read, buffers go round up to the bound of both kinds. trim() gives back what was too much.
 void ActivityBuffers::recycle(Buffer* buffer) noexcept {
-  completed_bytes_.fetch_sub(buffer->mapped_bytes, std::memory_order_relaxed);
-  if (bytes_held() > memory_bound_) {
-    unmap(buffer);
-    return;
-  }
-  std::memset(buffer->data(), 0, buffer->capacity());
+  if (std::exchange(buffer->complete, false)) complete_bytes_.fetch_sub(buffer->mapped_bytes, std::memory_order_relaxed);
   buffer->valid_bytes = 0;
-  buffer->next = std::exchange(idle_, buffer);
-  ++idle_count_;
+  if (bytes_held() > 2 * memory_bound_ || !put_ready(buffer)) unmap(buffer);
 }
 
 bool ActivityBuffers::put_ready(Buffer* buffer) noexcept {
@@ -216,26 +210,19 @@ bool ActivityBuffers::put_ready(Buffer* buffer) noexcept {
   return false;
 }
 
-ActivityBuffers::Buffer* ActivityBuffers::take_idle() noexcept {
-  if (idle_ == nullptr) return nullptr;
-  --idle_count_;
-  return std::exchange(idle_, idle_->next);
+ActivityBuffers::Buffer* ActivityBuffers::take_ready(std::size_t from) noexcept {
+  if (ready_count_.load(std::memory_order_relaxed) <= 0) return nullptr;
+  Buffer* const buffer = take_one(ready_, from);
+  if (buffer != nullptr) ready_count_.fetch_sub(1, std::memory_order_relaxed);
+  return buffer;
 }
 
 void ActivityBuffers::replenish() noexcept {
-  const std::ptrdiff_t ready = std::max<std::ptrdiff_t>(ready_count_.load(std::memory_order_relaxed), 0);
-  unused_ = std::min(unused_, static_cast<std::size_t>(ready) + idle_count_);
+  unused_ = std::min(unused_, ready());
   for (auto& slot : reserve_) {  // first what the system's next shortage needs
-    if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(take_idle(), std::memory_order_release);
+    if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(take_ready(put_hint_), std::memory_order_release);
   }
-  while (idle_ != nullptr && ready_count_.load(std::memory_order_relaxed) < static_cast<std::ptrdiff_t>(kReadySlots)) {
-    Buffer* const buffer = take_idle();
-    if (put_ready(buffer)) continue;
-    recycle(buffer);
-    break;
-  }
-  while (ready_count_.load(std::memory_order_relaxed) < static_cast<std::ptrdiff_t>(kReadyAtLeast) &&
-         bytes_held() + mapped_bytes_ <= memory_bound_) {
+  while (ready() < kReadyAtLeast && bytes_held() + mapped_bytes_ <= memory_bound_) {
     Buffer* const buffer = map(true);  // touched here, so that no launching thread has to take the page faults
     if (buffer == nullptr) break;
     if (put_ready(buffer)) continue;
@@ -249,12 +236,8 @@ void ActivityBuffers::replenish() noexcept {
 void ActivityBuffers::trim() noexcept {
   std::size_t surplus = unused_ > kReadyAtLeast ? (unused_ - kReadyAtLeast + 1) / 2 : 0;
   for (; surplus != 0; --surplus) {
-    Buffer* buffer = take_idle();
-    if (buffer == nullptr) {
-      buffer = take_one(ready_, 0);
-      if (buffer == nullptr) break;
-      ready_count_.fetch_sub(1, std::memory_order_relaxed);
-    }
+    Buffer* const buffer = take_ready(put_hint_);
+    if (buffer == nullptr) break;
     unmap(buffer);
   }
   unused_ = SIZE_MAX;

@@ -1,11 +1,12 @@
 // The memory that CUPTI writes its records into: who holds which buffer, how many records the next one may take, and
-// the bound. Zeroed memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI
+// the bound. Memory of our own mapping, recycled; a buffer lies behind its header, so that the address CUPTI
 // gives back finds it.
 //
 // Threads: hand_out and complete on any thread, inside CUPTI: no lock, no blocking; hand_out maps memory where no ready
 // buffer is left. take_completed, recycle and replenish on the recorder thread. Never shrinks below what CUPTI holds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -63,9 +64,14 @@ class BufferRates {
   std::array<Slot, kSlots> slots_;
 };
 
-// How many records stand in a buffer; null: judged by its size. Called on any thread.
+// Records that were given up: of work that a thread asked for by itself, and of nodes of graphs.
+struct RecordCounts {
+  std::uint64_t single = 0, nodes = 0;
+};
+
+// What stands in a buffer; null: judged by its size. Called on any thread.
 struct RecordCounter {
-  std::uint64_t (*count)(const void* context, std::uint8_t* data, std::size_t valid_bytes) noexcept = nullptr;
+  RecordCounts (*count)(const void* context, std::uint8_t* data, std::size_t valid_bytes) noexcept = nullptr;
   const void* context = nullptr;
 };
 
@@ -78,6 +84,7 @@ class ActivityBuffers {
     Buffer* next = nullptr;
     std::size_t mapped_bytes = 0;
     std::size_t valid_bytes = 0;
+    bool complete = false;
     BufferRates::Grant grant;
 
     std::uint8_t* data() noexcept { return reinterpret_cast<std::uint8_t*>(this + 1); }
@@ -104,16 +111,19 @@ class ActivityBuffers {
   void ran(const Buffer& buffer, std::uint32_t records, std::int64_t start_ns, std::int64_t end_ns) noexcept {
     rates_.ran(buffer.grant, records, start_ns, end_ns);
   }
-  // Sees to it that the next requests find ready buffers; gives back what has been idle for long.
+  // Sees to it that the next requests find ready buffers; gives back what nobody has needed for long.
   void replenish() noexcept;
 
   std::uint64_t requested() const noexcept { return requested_.load(std::memory_order_relaxed); }
-  std::uint64_t unread() const noexcept { return unread_.load(std::memory_order_relaxed); }  // records
+  RecordCounts unread() const noexcept {
+    return {unread_single_.load(std::memory_order_relaxed), unread_nodes_.load(std::memory_order_relaxed)};
+  }
   std::uint64_t over_bound() const noexcept { return over_bound_.load(std::memory_order_relaxed); }
+  std::size_t bytes_complete() const noexcept { return complete_bytes_.load(std::memory_order_relaxed); }
   std::size_t bytes_held() const noexcept { return bytes_held_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kReadySlots = 256;
+  static constexpr std::size_t kReadySlots = 1024;  // 128 MB
   static constexpr std::size_t kReadyAtLeast = 4;
   static constexpr std::size_t kReserve = 4;
   static constexpr std::uint32_t kTrimEvery = 64;  // calls of replenish
@@ -122,7 +132,10 @@ class ActivityBuffers {
   Buffer* take_back() noexcept;
   void unmap(Buffer* buffer) noexcept;
   bool put_ready(Buffer* buffer) noexcept;
-  Buffer* take_idle() noexcept;
+  Buffer* take_ready(std::size_t from) noexcept;
+  std::size_t ready() const noexcept {
+    return static_cast<std::size_t>(std::max<std::ptrdiff_t>(ready_count_.load(std::memory_order_relaxed), 0));
+  }
   void trim() noexcept;
   template <std::size_t kCount>
   static Buffer* take_one(std::array<std::atomic<Buffer*>, kCount>& slots, std::size_t from) noexcept;
@@ -138,14 +151,13 @@ class ActivityBuffers {
   std::atomic<Buffer*> completed_{nullptr};  // newest first
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> over_bound_{0};
-  std::atomic<std::uint64_t> unread_{0};
-  std::atomic<std::size_t> completed_bytes_{0};
+  std::atomic<std::uint64_t> unread_single_{0}, unread_nodes_{0};
+  std::atomic<std::ptrdiff_t> out_bytes_{0};     // with CUPTI
+  std::atomic<std::size_t> complete_bytes_{0};  // not recycled yet
   std::atomic<std::size_t> bytes_held_{0};
 
   // Recorder thread only.
-  Buffer* idle_ = nullptr;
-  std::size_t idle_count_ = 0;
-  std::size_t unused_ = SIZE_MAX;  // fewest ready or idle since the last trim: so many were of no use
+  std::size_t unused_ = SIZE_MAX;  // fewest ready since the last trim: so many were of no use
   std::size_t put_hint_ = 0;
   std::uint32_t until_trim_ = kTrimEvery;
 };

@@ -23,6 +23,12 @@ namespace gpuflight::capture {
 struct ActivityApi;
 struct ActivityLayout;
 
+// What it takes to read a record in a buffer.
+struct ActivityReader {
+  const ActivityApi* api;
+  const ActivityLayout* layout;
+};
+
 class ActivitySource {
  public:
   // What is told of graphs; stands from start() on, since GRAPH_TRACE enabled after a graph was instantiated crashes
@@ -33,7 +39,8 @@ class ActivitySource {
 
   struct Settings {
     bool kernels = true;                      // CONCURRENT_KERNEL: does not serialise them, as KERNEL would
-    bool copies = true;                       // MEMCPY, MEMCPY2 (between devices), MEMSET
+    bool copies = true;                       // MEMCPY, MEMSET
+    bool peer_copies = true;                  // MEMCPY2: between devices; costs each replay of a graph 6 to 12 %
     Graphs graphs = Graphs::kNode;
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
     std::size_t memory_bound = 48u << 20;     // host memory for buffers with CUPTI; as much again for those not read yet
@@ -48,10 +55,10 @@ class ActivitySource {
 
   // Since the start. `dropped`: by CUPTI, for want of room. `null_times`: records without start or end, or reversed
   // ones. `over_bound`: buffers handed out beyond memory_bound, which must not be refused: the caller is to stop().
-  // `unread`: records given up at the bound because they came faster than they were taken.
+  // `unread`: records given up at the bound because they came faster than they were taken; of these, nodes of graphs.
   struct Counters {
     std::uint64_t records = 0, dropped = 0, unknown_records = 0, null_times = 0, buffers_requested = 0;
-    std::uint64_t over_bound = 0, unread = 0;
+    std::uint64_t over_bound = 0, unread = 0, unread_nodes = 0;
     std::size_t bytes_held = 0;
   };
 
@@ -77,6 +84,11 @@ class ActivitySource {
   void fetch() noexcept {
     begin_take();
     fetched_ = true;
+  }
+
+  // What is complete and not taken yet.
+  std::size_t bytes_complete() const noexcept {
+    return registered_.load(std::memory_order_acquire) ? buffers_->bytes_complete() : 0;
   }
 
   // visit(const ActivityRecord&) for each record of the buffers that are complete (by now, or by the last fetch), in
@@ -111,6 +123,7 @@ class ActivitySource {
   Settings settings_;
   const ActivityLayout* layout_ = nullptr;
   std::unique_ptr<ActivityApi> api_;
+  std::unique_ptr<ActivityReader> reader_;
   std::unique_ptr<ActivityBuffers> buffers_;
   std::atomic<bool> registered_{false};  // callbacks and clock, once: the recorder thread may flush and take
   std::uint32_t enabled_ = 0;     // bit i: kind i of kKinds

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
 
 #include "capture/driver_api.h"
 #include "event/device_info.h"
@@ -19,6 +20,13 @@ class DeviceQuery {
 
   // The description of `ordinal`, asked of the driver on first use; nullptr if it cannot be had. Stable for good.
   const event::DeviceInfo* describe(int ordinal) noexcept;
+
+  // How many the process sees; nothing: the driver cannot say yet.
+  std::optional<int> count() const noexcept {
+    int devices = 0;
+    if (driver_.device_get_count == nullptr || driver_.device_get_count(&devices) != CUDA_SUCCESS) return std::nullopt;
+    return devices;
+  }
 
   // What has been described so far.
   const event::DeviceInfo* known(int ordinal) const noexcept {

@@ -380,11 +380,11 @@ bool Drain::chunk_needed(std::uint32_t chunk) const noexcept {
   return std::any_of(cursors_.begin(), cursors_.end(), [&](const Cursor& c) { return c.chunk == chunk; });
 }
 
-// A record that was lost of a launch costs its line the times, which is counted as null_time. What is lost beyond that
-// was of work that has no line otherwise: nodes of graphs. Known at the end only, when nothing waits any more.
+// A record that was lost of a launch costs its line the times, which is counted as null_time. What CUPTI dropped beyond
+// that was of work that has no line otherwise: nodes of graphs. Known at the end only, when nothing waits any more.
 std::uint64_t Drain::gpu_events_lost() const noexcept {
-  if (!ended_) return 0;
-  return gpu_records_lost_ - std::min(gpu_records_lost_, join_.without_word());
+  if (!ended_) return gpu_nodes_lost_;
+  return gpu_nodes_lost_ + gpu_records_lost_ - std::min(gpu_records_lost_, join_.without_word());
 }
 
 event::Ledger Drain::ledger() noexcept {

@@ -67,8 +67,12 @@ class Drain final : private JoinClient {
   // GPU times: whether they come, and what comes. settle() once after all of a round.
   ActivityJoin& join() noexcept { return join_; }
   void settle() noexcept;
-  // Records of the GPU's that were given up, by CUPTI or at the memory bound, since the start.
-  void note_gpu_records_lost(std::uint64_t records) noexcept { gpu_records_lost_ = records; }
+  // Records of the GPU's that were given up, by CUPTI or at the memory bound, since the start; `nodes`: those of which
+  // it is known that they were of nodes of graphs.
+  void note_gpu_records_lost(std::uint64_t others, std::uint64_t nodes) noexcept {
+    gpu_records_lost_ = others;
+    gpu_nodes_lost_ = nodes;
+  }
   void finish_times() noexcept;  // no more will come
   // An eighth of the rings is taken by records that wait for their times.
   bool crowded() const noexcept {
@@ -162,7 +166,7 @@ class Drain final : private JoinClient {
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
   std::uint64_t table_full_ = 0, taken_total_ = 0;
-  std::uint64_t gpu_records_lost_ = 0;
+  std::uint64_t gpu_records_lost_ = 0, gpu_nodes_lost_ = 0;
   bool ended_ = false;  // no more times will come
   std::array<std::uint64_t, event::kLossCauseCount> losses_said_{};
   int last_error_ = 0;

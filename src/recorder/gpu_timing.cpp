@@ -30,8 +30,10 @@ GpuTiming::GpuTiming(const config::Options& options, std::int64_t t0_monotonic_n
   settings_.copies = options.mode == config::Mode::kStream;
 }
 
-void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept {
+void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version,
+                      std::optional<int> devices) noexcept {
   if (!wanted_) return;
+  settings_.peer_copies = devices != 1;
   try {
     library_ = library;
     cupti_version_ = cupti_version;
@@ -110,7 +112,7 @@ void GpuTiming::take(Drain& drain, std::int64_t now_ns) noexcept {
   const capture::ActivitySource::Counters counters = source_.counters();
   if (state_.load(std::memory_order_relaxed) == State::kGivenUp) return;  // of launches that nobody expects times of
   const std::uint64_t lost = counters.dropped + counters.unread;
-  drain.note_gpu_records_lost(lost);
+  drain.note_gpu_records_lost(lost - counters.unread_nodes, counters.unread_nodes);
   if (lost == 0 || said_lost_) return;
   said_lost_ = true;
   try {

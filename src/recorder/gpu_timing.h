@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "capture/activity_source.h"
@@ -19,9 +20,9 @@ class GpuTiming {
  public:
   GpuTiming(const config::Options& options, std::int64_t t0_monotonic_ns, capture::NoticeBoard& notices);
 
-  // `library`: the libcupti that the source of launches subscribed to. What cannot be had is said, and the recording
-  // goes on without times.
-  void start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept;
+  // `library`: the libcupti that the source of launches subscribed to. `devices`: how many the process sees, if that is
+  // known. What cannot be had is said, and the recording goes on without times.
+  void start(const capture::SharedObject& library, std::uint32_t cupti_version, std::optional<int> devices) noexcept;
   void pause(std::int64_t now_ns) noexcept;
   void resume(std::int64_t now_ns) noexcept;
 
@@ -33,10 +34,14 @@ class GpuTiming {
   // All that has ended, and what has not without times. Nothing comes after it.
   void last_round(Drain& drain, std::int64_t now_ns) noexcept;
 
+  // As much has come while the last round was busy that the next one is to begin at once.
+  bool behind() const noexcept { return source_.bytes_complete() > kBehindBytes; }
   bool on() const noexcept { return state_.load(std::memory_order_acquire) == State::kOn; }
   void write_clock(Drain& drain, const capture::LaunchClock& clock, std::int64_t now_ns) noexcept;  // when it is due
 
  private:
+  static constexpr std::size_t kBehindBytes = 4u << 20;  // about 20,000 records, a fiftieth of a second
+
   enum class State : std::uint8_t { kOff, kOn, kPaused, kGivenUp };
 
   void take(Drain& drain, std::int64_t now_ns) noexcept;

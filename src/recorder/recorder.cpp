@@ -140,7 +140,8 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   capture::send_nvtx_to(recorder->launches_.get());
   recorder->source_result_ = recorder->start_source();
   if (recorder->source_result_ == StartResult::kStarted) {
-    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
+    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version,
+                           recorder->devices_->count());
     register_exit_handler();
   }
   try {

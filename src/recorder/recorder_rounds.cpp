@@ -1,10 +1,18 @@
 // The recorder thread's rounds: what is done in each, and at the end.
+#include <algorithm>
 #include <cstring>
 
 #include "recorder/mutex_lock.h"
 #include "recorder/recorder.h"
 
 namespace gpuflight::recorder {
+
+namespace {
+
+// While many launches wait for their times: less of CUPTI's memory waits with them.
+constexpr std::uint64_t kCrowdedSleepMs = 20;
+
+}  // namespace
 
 void Recorder::loop() noexcept {
   announce_to_run();
@@ -29,8 +37,9 @@ void Recorder::loop() noexcept {
       MutexLock lock(mutex_);
       if (!stop_ && !round_wanted_) {
         // With rings filling fast there is no sleep: half a pool is what a burst may need.
-        if (rings_->free_chunks() > file_.chunk_count() / 2) {
-          const timespec deadline = deadline_in(options_.flush_ms);
+        if (rings_->free_chunks() > file_.chunk_count() / 2 && !gpu_->behind()) {
+          const timespec deadline =
+              deadline_in(drain_->crowded() ? std::min(options_.flush_ms, kCrowdedSleepMs) : options_.flush_ms);
           pthread_cond_timedwait(&wake_, &mutex_, &deadline);
         }
       }
