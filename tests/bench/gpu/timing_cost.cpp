@@ -1,8 +1,10 @@
 // What GPU times cost the host, one way of asking for them a process: run in turns by the check `timing_cost`.
 //
 //   timing_cost --mode bare|callback|activity|both [--cupti libcupti.so] [--batches N] [--whole N] [--replays N]
-//               [--simulated]
+//               [--no-graph-callback] [--own-clock] [--flush-ms N] [--buffer-kb N] [--copies] [--peer-copies] [--simulated]
 //
+// The middle ones vary what `callback` and `activity` do, to find what a recorder's way of using CUPTI costs: no callback
+// for cuGraphLaunch, a timestamp callback, a thread that flushes, another size of buffer, records of copies and fills.
 // `callback`: a subscriber with an empty launch callback. `activity`: CUPTI's CONCURRENT_KERNEL with buffers that are
 // handed back and forth unread, the least that such a client can do. A recorder is measured by preloading it into
 // `bare`: one process cannot hold two clients of CUPTI's activity. Result: one JSON line, ns.
@@ -13,7 +15,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <mutex>
+#include <thread>
 
 #include "driver_host.h"
 
@@ -44,7 +48,7 @@ Function* symbol(void* library, const char* name) {
 
 class EmptyCallback {
  public:
-  static void start(void* cupti) {
+  static void start(void* cupti, bool of_graphs) {
     CUpti_SubscriberHandle subscriber = nullptr;
     auto* const subscribe = symbol<decltype(cuptiSubscribe)>(cupti, "cuptiSubscribe");
     cupti_must(subscribe(&subscriber, &on_call, nullptr), "cuptiSubscribe");
@@ -52,6 +56,8 @@ class EmptyCallback {
     for (const CUpti_CallbackId id :
          {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
           CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz}) {
+      const bool graph = id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch || id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz;
+      if (graph && !of_graphs) continue;
       cupti_must(enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id), "cuptiEnableCallback");
     }
   }
@@ -63,12 +69,34 @@ class EmptyCallback {
 
 class Activity {
  public:
-  static void start(void* cupti) {
+  struct Ways {
+    bool own_clock = false, copies = false, peer_copies = false;
+    long flush_ms = 0, buffer_kb = 128;
+  };
+  static void start(void* cupti, const Ways& ways) {
+    buffer_bytes_ = static_cast<std::size_t>(ways.buffer_kb) << 10;
+    if (ways.own_clock) {
+      auto* const set_clock = symbol<decltype(cuptiActivityRegisterTimestampCallback)>(
+          cupti, "cuptiActivityRegisterTimestampCallback");
+      cupti_must(set_clock(&on_timestamp), "cuptiActivityRegisterTimestampCallback");
+    }
     auto* const set_buffers = symbol<decltype(cuptiActivityRegisterCallbacks)>(cupti, "cuptiActivityRegisterCallbacks");
     auto* const enable = symbol<decltype(cuptiActivityEnable)>(cupti, "cuptiActivityEnable");
     cupti_must(set_buffers(&on_request, &on_complete), "cuptiActivityRegisterCallbacks");
     cupti_must(enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+    if (ways.copies) {
+      cupti_must(enable(CUPTI_ACTIVITY_KIND_MEMCPY), "cuptiActivityEnable");
+      cupti_must(enable(CUPTI_ACTIVITY_KIND_MEMSET), "cuptiActivityEnable");
+    }
+    if (ways.peer_copies) cupti_must(enable(CUPTI_ACTIVITY_KIND_MEMCPY2), "cuptiActivityEnable");
     flush_ = symbol<decltype(cuptiActivityFlushAll)>(cupti, "cuptiActivityFlushAll");
+    if (ways.flush_ms <= 0) return;
+    std::thread([ms = ways.flush_ms] {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+        flush_(0);
+      }
+    }).detach();
   }
   static std::size_t bytes_seen() {
     if (flush_ != nullptr) cupti_must(flush_(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
@@ -76,14 +104,17 @@ class Activity {
   }
 
  private:
-  static constexpr std::size_t kBufferBytes = 128 << 10;
-
+  static uint64_t CUPTIAPI on_timestamp() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  }
   static void CUPTIAPI on_request(uint8_t** buffer, size_t* size, size_t* max_records) {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) free_.push_back(static_cast<uint8_t*>(std::aligned_alloc(64, kBufferBytes)));
+    if (free_.empty()) free_.push_back(static_cast<uint8_t*>(std::aligned_alloc(64, buffer_bytes_)));
     *buffer = free_.back();
     free_.pop_back();
-    *size = kBufferBytes;
+    *size = buffer_bytes_;
     *max_records = 0;
   }
   static void CUPTIAPI on_complete(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
@@ -95,6 +126,7 @@ class Activity {
   static inline std::mutex mutex_;
   static inline std::vector<uint8_t*> free_;
   static inline std::atomic<std::size_t> bytes_{0};
+  static inline std::size_t buffer_bytes_ = 128 << 10;
   static inline decltype(cuptiActivityFlushAll)* flush_ = nullptr;
 };
 
@@ -137,15 +169,23 @@ double whole_ns(CUstream stream, long count, Call&& call) {
 
 int main(int argc, char** argv) {
   std::string mode, cupti_path;
+  bool graph_callback = true;
+  Activity::Ways ways;
   std::vector<char*> numbers = {argv[0]};
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
     if (i + 1 < argc && option == "--mode") mode = argv[++i];
     else if (i + 1 < argc && option == "--cupti") cupti_path = argv[++i];
+    else if (option == "--no-graph-callback") graph_callback = false;
+    else if (option == "--own-clock") ways.own_clock = true;
+    else if (option == "--copies") ways.copies = true;
+    else if (option == "--peer-copies") ways.peer_copies = true;
     else numbers.push_back(argv[i]);
   }
   const Arguments arguments(static_cast<int>(numbers.size()), numbers.data(),
-                            {{"batches", 100}, {"whole", 100'000}, {"replays", 500}});
+                            {{"batches", 100}, {"whole", 100'000}, {"replays", 500}, {"flush-ms", 0}, {"buffer-kb", 128}});
+  ways.flush_ms = arguments["flush-ms"];
+  ways.buffer_kb = arguments["buffer-kb"];
   const bool callback = mode == "callback" || mode == "both", activity = mode == "activity" || mode == "both";
   if (!callback && !activity && mode != "bare") {
     std::fprintf(stderr, "timing_cost: --mode bare|callback|activity|both\n");
@@ -155,8 +195,8 @@ int main(int argc, char** argv) {
   if (mode != "bare") {
     // Before the context, as at injection: kinds that are enabled later cost more.
     void* const cupti = dlopen(cupti_path.c_str(), RTLD_NOW);
-    if (callback) EmptyCallback::start(cupti);
-    if (activity) Activity::start(cupti);
+    if (callback) EmptyCallback::start(cupti, graph_callback);
+    if (activity) Activity::start(cupti, ways);
   }
   const Device device;
   const Module module({{"timing_empty"}, {"timing_node"}}, arguments.simulated);
