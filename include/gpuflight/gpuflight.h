@@ -69,6 +69,11 @@ GPUFLIGHT_API gpuflight_status gpuflight_flush(uint32_t timeout_ms);
 GPUFLIGHT_API gpuflight_status gpuflight_pause(uint32_t flags);
 GPUFLIGHT_API gpuflight_status gpuflight_resume(void);
 
+/* GPU times on (not 0) or off from here on; launches are recorded all the same. INTERNAL where CUPTI refuses or GPU times
+ * were given up before, which the log tells. CUPTI 13.0 numbers graph launches wrongly once its activity was off: kernels
+ * of graphs are then written without their graph. */
+GPUFLIGHT_API gpuflight_status gpuflight_set_timing(int on);
+
 /* In black-box mode: the last events (docs/OPTIONS.md, dump_events) go to the log, within one flush interval. In stream
  * mode they are there already. */
 GPUFLIGHT_API gpuflight_status gpuflight_dump(void);

@@ -62,6 +62,7 @@ inline Status pause(bool release = false) {
   return gpuflight_pause(release ? GPUFLIGHT_PAUSE_RELEASE : GPUFLIGHT_PAUSE_KEEP);
 }
 inline Status resume() { return gpuflight_resume(); }
+inline Status setTiming(bool on) { return gpuflight_set_timing(on ? 1 : 0); }
 inline Status dump() { return gpuflight_dump(); }
 inline Status shutdown(std::chrono::milliseconds timeout = std::chrono::milliseconds(2000)) {
   return gpuflight_shutdown(static_cast<std::uint32_t>(timeout.count()));

@@ -202,7 +202,10 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   group.failed += fresh.failed;
   group.add_launches(configs_[config].facts, executed);
   group.call.add_many(executed, fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
-  if (sum.total_ns && fresh.count == sum.count) group.gpu.add_many(executed, *sum.total_ns, sum.min_ns, sum.max_ns);
+  if (sum.total_ns && fresh.count == sum.count) {
+    // Without `timed`: a log of before there were samples.
+    group.gpu.add_many(line.timed.value_or(executed), *sum.total_ns, sum.min_ns, sum.max_ns);
+  }
 }
 
 bool LogSummary::has_times() const {

@@ -16,6 +16,8 @@ constexpr std::uint64_t kGi = kKi * kMi;
 constexpr std::uint64_t kHour = 3'600'000;  // ms
 constexpr std::uint64_t kNoMax = std::numeric_limits<std::uint64_t>::max();
 constexpr std::string_view kPrefix = "GPUFLIGHT_";
+constexpr std::string_view kSample = "sample:";
+constexpr std::uint64_t kMostSampled = 1'000'000;
 constexpr std::string_view kReservedPrefixes[] = {"GPUFLIGHT_SIM_", "GPUFLIGHT_TEST_", "GPUFLIGHT_X_",
                                                   "GPUFLIGHT_RUN_"};
 constexpr std::string_view kCommandLinesOwn = "GPUFLIGHT_LIB";  // which library `gpuflight run` preloads
@@ -45,8 +47,10 @@ constexpr std::array kTable = {
               "stream: every event goes to the log; blackbox: summaries, and the last events in the flight file"},
     bool_row("details", "GPUFLIGHT_DETAILS", "--details", "enableKernelDetails", &Options::details, true, kWhat,
              "Occupancy of each kernel with what limits it; off leaves that part and its cost out"),
-    OptionRow{"timing", "GPUFLIGHT_TIMING", "--timing", nullptr, kEnum, &Options::timing, "off", "off|all", 0, 0, false, 0,
-              kWhat, "all: when the GPU ran each kernel, copy and fill; off leaves the times null and their cost out"},
+    OptionRow{"timing", "GPUFLIGHT_TIMING", "--timing", nullptr, kString, &Options::timing, "all", "off|all|sample:N", 1,
+              0, false, 0, kWhat,
+              "all: when the GPU ran each kernel, copy and fill; sample:N: of each N-th launch of a configuration; off leaves "
+              "the times null and their cost out"},
     OptionRow{"graphs", "GPUFLIGHT_GRAPHS", "--graphs", nullptr, kEnum, &Options::graphs, "auto", "auto|node|graph|off",
               0, 0, false, 0, kWhat,
               "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},
@@ -167,7 +171,9 @@ std::string expectation(const OptionRow& row) {
       for (const char* c = row.values; *c != 0; ++c) text += *c == '|' ? std::string(", ") : std::string(1, *c);
       return text;
     }
-    case kString: return std::string(row.min > 0 ? "a non-empty " : "a ") + row.values;
+    case kString:
+      if (std::holds_alternative<Timing Options::*>(row.field)) return "off, all or sample:N with N from 2 to 1000000";
+      return std::string(row.min > 0 ? "a non-empty " : "a ") + row.values;
     case kCount: text = "a whole number"; break;
     case kBytes: text = "a size such as 4096, 64M or 2G"; break;
     case kDuration: text = "a time such as 50ms, 2s or 1m"; break;
@@ -222,6 +228,17 @@ struct Assign {
     options.*field = std::string(text);
     return true;
   }
+  bool operator()(Timing Options::*field) const {
+    if (const auto index = choice_index("off|all", text)) {
+      (options.*field).every = static_cast<std::uint32_t>(*index);
+      return true;
+    }
+    if (!text.starts_with(kSample)) return false;
+    const auto every = parse_count(text.substr(kSample.size()));
+    if (!every || *every < 2 || *every > kMostSampled) return false;
+    (options.*field).every = static_cast<std::uint32_t>(*every);
+    return true;
+  }
   template <class Enum>
     requires std::is_enum_v<Enum>
   bool operator()(Enum Options::*field) const {
@@ -238,6 +255,10 @@ struct Show {
   std::string operator()(bool Options::*field) const { return options.*field ? "on" : "off"; }
   std::string operator()(std::uint64_t Options::*field) const { return number_text(options.*field, row.type); }
   std::string operator()(std::string Options::*field) const { return options.*field; }
+  std::string operator()(Timing Options::*field) const {
+    const std::uint32_t every = (options.*field).every;
+    return every == 0 ? "off" : every == 1 ? "all" : std::string(kSample) + std::to_string(every);
+  }
   template <class Enum>
     requires std::is_enum_v<Enum>
   std::string operator()(Enum Options::*field) const {

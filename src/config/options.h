@@ -12,9 +12,11 @@ enum class Mode : std::uint8_t {
   kBlackbox,  // the log gets summaries, the flight file keeps the last events
 };
 
-enum class Timing : std::uint8_t {
-  kOff,
-  kAll,  // when the GPU did each piece of work, asked of CUPTI's activity records
+// When the GPU did each piece of work, asked of CUPTI's activity records: of each `every`-th launch of a configuration.
+struct Timing {
+  std::uint32_t every = 1;  // 0: off
+  bool on() const noexcept { return every != 0; }
+  bool operator==(const Timing&) const = default;
 };
 
 enum class Graphs : std::uint8_t {
@@ -29,7 +31,7 @@ struct Options {
   bool enabled = true;
   Mode mode = Mode::kStream;
   bool details = true;  // occupancy and its breakdown
-  Timing timing = Timing::kOff;
+  Timing timing;
   Graphs graphs = Graphs::kAuto;
   bool nvtx = true;     // ranges and marks of the program's NVTX
   bool edges = true;    // event records and waits: the dependencies between streams

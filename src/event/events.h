@@ -117,6 +117,7 @@ struct KernelSummary {
   bool session = false;  // over the whole recording, written at its end: not to be added to the lines of its seconds
   MaybeNs call_min_ns, call_max_ns;
   // GPU times: null where timing is off
+  std::uint64_t timed = 0;  // launches that the times are of
   MaybeNs total_ns, min_ns, max_ns, p50_ns, p95_ns, p99_ns;
 };
 

@@ -53,7 +53,8 @@ enum class SessionState : std::uint32_t { kEmpty = 0, kRecording = 1, kPaused = 
 
 // `gpuflight dump|pause|resume PID` write a command into `control` of the mapped file; the recorder thread does it within
 // one round, writes control_result, counts control_done up and sets control back to kNone. No socket, no signal.
-enum class ControlCommand : std::uint32_t { kNone = 0, kDump = 1, kPause = 2, kPauseRelease = 3, kResume = 4 };
+enum class ControlCommand : std::uint32_t { kNone = 0, kDump = 1, kPause = 2, kPauseRelease = 3, kResume = 4,
+                                          kTimingOff = 5, kTimingOn = 6 };
 enum class ControlResult : std::uint32_t { kNone = 0, kDone = 1, kRefused = 2, kSlotTaken = 3, kUnknown = 4 };
 
 struct alignas(64) Header {

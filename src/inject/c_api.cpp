@@ -77,6 +77,12 @@ GPUFLIGHT_API gpuflight_status gpuflight_resume(void) {
   return to_status(recorder->resume());
 }
 
+GPUFLIGHT_API gpuflight_status gpuflight_set_timing(int on) {
+  Recorder* const recorder = Recorder::current();
+  if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;
+  return to_status(recorder->switch_timing(on != 0));
+}
+
 GPUFLIGHT_API gpuflight_status gpuflight_dump(void) {
   Recorder* const recorder = Recorder::current();
   if (recorder == nullptr) return GPUFLIGHT_ERROR_NOT_RECORDING;

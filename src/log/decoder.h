@@ -63,6 +63,7 @@ struct DeviceInfoLine {
 
 struct KernelSummaryLine {
   event::KernelSummary summary;
+  std::optional<std::uint64_t> timed;  // not in logs before format 1.1
   event::KernelInfo kernel;
   event::LaunchShape shape;
   event::Occupancy occupancy;

@@ -255,6 +255,7 @@ bool append_kernel_summary(Buffer& out, const RenderedConfig& config, const even
   m.number("call_total_ns", s.call_total_ns);
   m.maybe("call_min_ns", s.call_min_ns);
   m.maybe("call_max_ns", s.call_max_ns);
+  m.number("timed", s.timed);
   m.maybe("total_ns", s.total_ns);
   m.maybe("min_ns", s.min_ns);
   m.maybe("max_ns", s.max_ns);

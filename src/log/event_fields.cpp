@@ -150,6 +150,7 @@ constexpr auto kSummaryFields = joined(config_fields<KernelSummaryLine>(), std::
     F("call_total_ns", false, read(v, e.summary.call_total_ns)),
     F("call_min_ns", false, read(v, e.summary.call_min_ns)),
     F("call_max_ns", false, read(v, e.summary.call_max_ns)),
+    F("timed", false, read(v, e.timed)),
     F("total_ns", false, read(v, e.summary.total_ns)),
     F("min_ns", false, read(v, e.summary.min_ns)),
     F("max_ns", false, read(v, e.summary.max_ns)),

@@ -112,10 +112,43 @@ bool ActivityJoin::add(const flight::Record& record, PendingWork work) noexcept 
   return true;
 }
 
+// Each call counts one launch of the configuration.
+bool ActivityJoin::wanted(const flight::Record& record, Kind kind) noexcept {
+  if (record.launch_ns >= untimed_from_ns_ && record.launch_ns < untimed_to_ns_) return false;
+  if (sample_every_ <= 1 || kind != Kind::kKernel) return true;
+  try {
+    if (record.config >= until_sample_.size()) until_sample_.resize(record.config + 1);
+  } catch (...) {
+    return true;
+  }
+  std::uint32_t& to_go = until_sample_[record.config];
+  const bool now = to_go == 0;
+  to_go = now ? sample_every_ - 1 : to_go - 1;
+  return now;
+}
+
+// So that what comes of it is not taken for work that nobody has launched. In a long time without times nothing comes
+// but near its ends.
+void ActivityJoin::note_untimed(const flight::Record& record, Kind kind, event::Seq seq) noexcept {
+  const std::int64_t at = record.launch_ns;
+  const bool between = at >= untimed_from_ns_ && at < untimed_to_ns_;
+  const bool long_after = untimed_from_ns_ < at - kSecond, long_before = untimed_to_ns_ - kSecond > at;
+  if (between && long_after && long_before) return;
+  PendingWork work;
+  work.kind = kind;
+  work.state = State::kUntimed;
+  work.seq = seq;
+  if (!add(record, work)) ++forgotten_;
+}
+
 bool ActivityJoin::hold(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, std::uint32_t chunk,
                         std::uint16_t index) noexcept {
   const std::optional<Kind> kind = expected(record, phase);
   if (!kind) return false;
+  if (!wanted(record, *kind)) {
+    note_untimed(record, *kind, seq);
+    return false;
+  }
   PendingWork work;
   work.kind = *kind;
   work.state = State::kHeld;
@@ -133,6 +166,7 @@ bool ActivityJoin::hold(const flight::Record& record, flight::RecordPhase phase,
 
 void ActivityJoin::note_summarised(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept {
   if (expected(record, phase) != Kind::kKernel) return;
+  if (!wanted(record, Kind::kKernel)) return note_untimed(record, Kind::kKernel, seq);
   PendingWork work;
   work.state = State::kSummarised;
   work.seq = seq;
@@ -219,9 +253,10 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
     joined_until_[work.stream] = std::max(joined_until_[work.stream], work.launch_ns);
   } catch (...) {
   }
-  if (!has_times(record)) ++null_time_;
   const PendingWork joined = work;
   table_.erase(&work);
+  if (joined.state == State::kUntimed) return;
+  if (!has_times(record)) ++null_time_;
   switch (joined.state) {
     case State::kHeld:
       write_held(joined, &record);
@@ -244,6 +279,7 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
       parts_.client.on_time(launch);
       break;
     }
+    case State::kUntimed:
     case State::kFree:
       break;
   }
@@ -453,7 +489,7 @@ void ActivityJoin::tell_pending(std::int64_t now_ns) noexcept {
     for (const Place& place : *queue) {
       if ((streams == 0 && now_ns - place.taken_ns <= kPendingNs) || ++looked > kMostLooked) break;
       PendingWork* const work = find(place);
-      if (work == nullptr || work->state == State::kSummarised) continue;
+      if (work == nullptr || (work->state != State::kHeld && work->state != State::kWritten)) continue;
       const auto known = std::find_if(first.begin(), first.begin() + streams,
                                       [&](const First& f) { return f.stream == work->stream; });
       if (known != first.begin() + streams) {

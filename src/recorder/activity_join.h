@@ -56,6 +56,13 @@ class ActivityJoin {
     expected_until_ns_ = until_ns;
     expecting_graphs_ = of_graphs;
   }
+  // Of each `every`-th launch of a configuration the times are wanted. Those of graphs' nodes are told all the same.
+  void sample(std::uint32_t every) noexcept { sample_every_ = every; }
+  // Work asked for meanwhile has no times, though those of its edges may come.
+  void expect_no_times(std::int64_t from_ns, std::int64_t to_ns) noexcept {
+    untimed_from_ns_ = from_ns;
+    untimed_to_ns_ = to_ns;
+  }
   // Meanwhile launches are not seen: what the GPU reports of them is not told.
   void expect_unseen(std::int64_t from_ns, std::int64_t to_ns) noexcept {
     unseen_from_ns_ = from_ns;
@@ -169,6 +176,8 @@ class ActivityJoin {
   PendingWork* find(const Place& place) noexcept { return table_.find(place.correlation, place.seq); }
   std::optional<PendingWork::Kind> expected(const flight::Record& record, flight::RecordPhase phase) const noexcept;
   bool add(const flight::Record& record, PendingWork work) noexcept;
+  bool wanted(const flight::Record& record, PendingWork::Kind kind) noexcept;
+  void note_untimed(const flight::Record& record, PendingWork::Kind kind, event::Seq seq) noexcept;
   // What belongs to a launch that is waited for; what belongs to a cuGraphLaunch; either. False: to none that is known.
   bool join_launch(const capture::ActivityRecord& record) noexcept;
   bool write_node(const capture::ActivityRecord& record, event::ConfigId config) noexcept;
@@ -196,6 +205,9 @@ class ActivityJoin {
   std::int64_t expected_until_ns_ = 0;
   bool expecting_graphs_ = false;
   std::int64_t unseen_from_ns_ = INT64_MAX, unseen_to_ns_ = INT64_MAX;
+  std::int64_t untimed_from_ns_ = INT64_MAX, untimed_to_ns_ = INT64_MAX;
+  std::uint32_t sample_every_ = 1;
+  std::vector<std::uint32_t> until_sample_;  // by configuration: launches to go
   bool graphs_trusted_ = true;
   PendingTable table_;
   std::deque<Place> queue_;    // held ones in the order taken; what is not in the table any more is passed over

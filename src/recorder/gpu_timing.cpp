@@ -24,7 +24,7 @@ capture::ActivitySource::Graphs graphs_of(const config::Options& options) {
 }  // namespace
 
 GpuTiming::GpuTiming(const config::Options& options, std::int64_t t0_monotonic_ns, capture::NoticeBoard& notices)
-    : wanted_(options.timing == config::Timing::kAll), t0_monotonic_ns_(t0_monotonic_ns), notices_(notices) {
+    : timing_(options.timing), t0_monotonic_ns_(t0_monotonic_ns), notices_(notices) {
   settings_.graphs = graphs_of(options);
   // A black box has no lines for them.
   settings_.copies = options.mode == config::Mode::kStream;
@@ -32,25 +32,38 @@ GpuTiming::GpuTiming(const config::Options& options, std::int64_t t0_monotonic_n
 
 void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version,
                       std::optional<int> devices) noexcept {
-  if (!wanted_) return;
-  settings_.peer_copies = devices != 1;
   try {
     library_ = library;
     cupti_version_ = cupti_version;
-    std::string problem;
-    if (source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
-      state_.store(State::kOn, std::memory_order_release);
-      if (!problem.empty()) {
-        notices_.post(event::Severity::kWarning, "some_gpu_times", "some GPU times are not recorded: " + problem);
-      }
+    settings_.peer_copies = devices != 1;
+    if (timing_.on()) {
+      if (start_source()) state_.store(State::kOn, std::memory_order_release);
       return;
     }
-    notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded: " + problem);
+    // Too late for it from here on.
+    if (settings_.graphs == capture::ActivitySource::Graphs::kGraph) settings_.graphs = capture::ActivitySource::Graphs::kOff;
   } catch (...) {
   }
 }
 
+bool GpuTiming::start_source() noexcept {
+  try {
+    std::string problem;
+    if (!source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
+      notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded: " + problem);
+      return false;
+    }
+    if (!problem.empty()) {
+      notices_.post(event::Severity::kWarning, "some_gpu_times", "some GPU times are not recorded: " + problem);
+    }
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 void GpuTiming::pause(std::int64_t now_ns) noexcept {
+  paused_ = true;
   if (!on()) return;
   unseen_to_ns_.store(INT64_MAX, std::memory_order_relaxed);
   unseen_from_ns_.store(now_ns, std::memory_order_relaxed);
@@ -59,21 +72,45 @@ void GpuTiming::pause(std::int64_t now_ns) noexcept {
 }
 
 void GpuTiming::resume(std::int64_t now_ns) noexcept {
-  if (state_.load(std::memory_order_acquire) != State::kPaused) return;
-  try {
-    std::string problem;
-    if (!source_.start(library_, cupti_version_, settings_, t0_monotonic_ns_, problem)) {
-      notices_.post(event::Severity::kWarning, "no_gpu_times", "GPU times are not recorded any more: " + problem);
-      return;
-    }
-    unseen_to_ns_.store(now_ns, std::memory_order_relaxed);
-    resumed_.store(true, std::memory_order_relaxed);
+  paused_ = false;
+  if (state_.load(std::memory_order_acquire) != State::kPaused || !start_source()) return;
+  unseen_to_ns_.store(now_ns, std::memory_order_relaxed);
+  note_restarted();
+}
+
+bool GpuTiming::switch_to(bool on, std::int64_t now_ns) noexcept {
+  if (paused_) return false;
+  const State state = state_.load(std::memory_order_acquire);
+  if (on == (state == State::kOn)) return true;
+  if (!on) {
+    untimed_to_ns_.store(INT64_MAX, std::memory_order_relaxed);
+    untimed_from_ns_.store(now_ns, std::memory_order_relaxed);
+    if (state == State::kGivenUp || state == State::kOff) return true;
+    state_.store(State::kSwitchedOff, std::memory_order_release);
+    source_.stop();
+    return true;
+  }
+  // What was given up for its memory stays so: the kernel that holds CUPTI's buffers may still run.
+  if (state == State::kGivenUp || !start_source()) return false;
+  if (state == State::kOff) untimed_from_ns_.store(INT64_MIN, std::memory_order_relaxed);
+  untimed_to_ns_.store(now_ns, std::memory_order_relaxed);
+  until_ns_.store(INT64_MAX, std::memory_order_relaxed);
+  if (state == State::kOff) {
     state_.store(State::kOn, std::memory_order_release);
-    if (graphs_lose_their_ids()) {
-      notices_.post(event::Severity::kInfo, "graph_ids",
-                    "this CUPTI numbers graph launches wrongly after a pause: kernels of graphs are written without "
-                    "their graph from here on; CUPTI 13.1 update 1 and later do not");
-    }
+  } else {
+    note_restarted();
+  }
+  return true;
+}
+
+void GpuTiming::note_restarted() noexcept {
+  resumed_.store(true, std::memory_order_relaxed);
+  state_.store(State::kOn, std::memory_order_release);
+  if (!graphs_lose_their_ids()) return;
+  try {
+    notices_.post(event::Severity::kInfo, "graph_ids",
+                  "this CUPTI numbers graph launches wrongly once its activity was off: kernels of graphs are written "
+                  "without their graph from here on; CUPTI 13.1 update 1 and later do not");
   } catch (...) {
   }
 }
@@ -89,13 +126,18 @@ void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexc
   if (state == State::kOff) return;
   // Launches that wait for their times fill the rings: a fast program is asked for more often.
   const std::int64_t due_ns = drain.crowded() ? kCrowdedFlushNs : kFlushNs;
-  if (on() && (asked || now_ns - flushed_ns_ >= due_ns)) {
+  // Switched off, what was asked for before still ends.
+  const bool owed = state == State::kOn || (state != State::kGivenUp && drain.join().held() > 0);
+  if (owed && (asked || now_ns - flushed_ns_ >= due_ns)) {
     source_.flush(false);
     flushed_ns_ = now_ns;
   }
   source_.fetch();
   drain.join().expect_unseen(unseen_from_ns_.load(std::memory_order_relaxed),
                              unseen_to_ns_.load(std::memory_order_relaxed));
+  drain.join().sample(timing_.every);
+  drain.join().expect_no_times(untimed_from_ns_.load(std::memory_order_relaxed),
+                               untimed_to_ns_.load(std::memory_order_relaxed));
   drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
                             settings_.graphs == capture::ActivitySource::Graphs::kGraph);
 }

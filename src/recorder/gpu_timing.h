@@ -25,6 +25,8 @@ class GpuTiming {
   void start(const capture::SharedObject& library, std::uint32_t cupti_version, std::optional<int> devices) noexcept;
   void pause(std::int64_t now_ns) noexcept;
   void resume(std::int64_t now_ns) noexcept;
+  // Times on or off while launches are recorded on. False: not while paused, or CUPTI refused, which is said.
+  bool switch_to(bool on, std::int64_t now_ns) noexcept;
 
   // Before the rings are emptied: asks CUPTI for what is complete when that is due (`asked`: now), and says which of the
   // records in the rings will have times.
@@ -42,13 +44,16 @@ class GpuTiming {
  private:
   static constexpr std::size_t kBehindBytes = 4u << 20;  // about 20,000 records, a fiftieth of a second
 
-  enum class State : std::uint8_t { kOff, kOn, kPaused, kGivenUp };
+  enum class State : std::uint8_t { kOff, kOn, kPaused, kGivenUp, kSwitchedOff };
 
   void take(Drain& drain, std::int64_t now_ns) noexcept;
   void watch_bound(std::int64_t now_ns) noexcept;
   bool graphs_lose_their_ids() const noexcept;
 
-  const bool wanted_;
+  bool start_source() noexcept;
+  void note_restarted() noexcept;
+
+  const config::Timing timing_;
   capture::ActivitySource::Settings settings_;
   const std::int64_t t0_monotonic_ns_;
   capture::NoticeBoard& notices_;
@@ -56,8 +61,11 @@ class GpuTiming {
   std::uint32_t cupti_version_ = 0;
   capture::ActivitySource source_;
   std::atomic<State> state_{State::kOff};
+  bool paused_ = false;  // of who controls the recording
   std::atomic<bool> resumed_{false};
   std::atomic<std::int64_t> until_ns_{INT64_MAX};  // launches from then on have no times
+  // The last time in which they were seen and had no times.
+  std::atomic<std::int64_t> untimed_from_ns_{INT64_MAX}, untimed_to_ns_{INT64_MAX};
   // The last time in which launches were not seen.
   std::atomic<std::int64_t> unseen_from_ns_{INT64_MAX}, unseen_to_ns_{INT64_MAX};
   bool said_lost_ = false;

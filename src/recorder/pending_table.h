@@ -18,6 +18,7 @@ struct PendingWork {
     kHeld,        // its line is not written, its record stands in `chunk`
     kWritten,     // its line had to be written without times
     kSummarised,  // it has no line
+    kUntimed,     // its line is written; its times, if they come, are not wanted
   };
   enum class Kind : std::uint8_t { kKernel, kCopy, kFill, kGraph };
   std::uint32_t correlation = 0;

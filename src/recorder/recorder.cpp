@@ -301,7 +301,7 @@ void Recorder::build_parts() {
       *clock_});
   source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
                                                    errors_, notices_, options_.cupti, driver_version_,
-                                                   options_.edges && options_.timing == config::Timing::kAll);
+                                                   options_.edges && options_.timing.on());
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
@@ -315,7 +315,7 @@ void Recorder::build_parts() {
     drain.rule = DumpRule::parse(options_.dump_when, problem);
     if (!drain.rule) {
       say(event::Severity::kWarning, "dump_when", std::move(problem));
-    } else if (drain.rule->on_gpu_time() && options_.timing == config::Timing::kOff) {
+    } else if (drain.rule->on_gpu_time() && !options_.timing.on()) {
       say(event::Severity::kWarning, "dump_when",
           "dump_when \"" + options_.dump_when + "\": timing is off, so the rule matches nothing; call_ns and status are "
           "known of every launch");
@@ -419,6 +419,15 @@ StartResult Recorder::resume() noexcept {
     watch_->on_resumed(launches_->now_ns());
   }
   return source_result_;
+}
+
+StartResult Recorder::switch_timing(bool on) noexcept {
+  MutexLock control(control_);
+  if (finished_ || !recording()) return StartResult::kNotWanted;
+  if (!gpu_->switch_to(on, launches_->now_ns())) return StartResult::kInternal;
+  say(event::Severity::kInfo, on ? "timing_on" : "timing_off",
+      on ? "GPU times are recorded from here on" : "GPU times are not recorded from here on, launches are");
+  return StartResult::kStarted;
 }
 
 bool Recorder::flush(std::uint32_t timeout_ms) noexcept { return wait_for_round(timeout_ms, false); }

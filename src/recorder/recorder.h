@@ -51,6 +51,8 @@ class Recorder {
 
   StartResult pause(bool release) noexcept;
   StartResult resume() noexcept;
+  // GPU times on or off while launches are recorded on.
+  StartResult switch_timing(bool on) noexcept;
   bool recording() const noexcept;
   bool flush(std::uint32_t timeout_ms) noexcept;  // false: time ran out
   // The same with all GPU times that there are, while CUPTI is still whole; nothing of the GPU's comes after it.

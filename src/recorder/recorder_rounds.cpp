@@ -137,6 +137,10 @@ void Recorder::obey_control() noexcept {
     case ControlCommand::kResume:
       result = resume();
       break;
+    case ControlCommand::kTimingOff:
+    case ControlCommand::kTimingOn:
+      result = switch_timing(command == ControlCommand::kTimingOn);
+      break;
     default:
       answer = ControlResult::kUnknown;
       break;

@@ -80,6 +80,7 @@ class Summariser {
       }
       if (totals.times) {
         const Times& times = *totals.times;
+        summary.timed = times.durations.count();
         summary.total_ns = times.total_ns;
         summary.min_ns = times.min_ns;
         summary.max_ns = times.max_ns;

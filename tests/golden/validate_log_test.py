@@ -19,6 +19,7 @@ GOLDEN = [json.loads(line) for line in open(ROOT / "tests" / "golden" / "log_lin
 OPTIONAL = {"late", "queue_negative", "unlaunched", "range", "model_blocks", "max_active_clusters"}
 # Keys that a later minor version added to a type: lines of before, without them, stay valid.
 LATER = {("graph_launch_event", key) for key in ("start_ns", "end_ns", "duration_ns")}
+LATER |= {("kernel_summary", "timed")}
 LATER |= {("session_end", key) for key in ("graph_kernels", "unlaunched")}
 
 

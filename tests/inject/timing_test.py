@@ -129,6 +129,32 @@ class Times(GuidedTest):
         self.assertEqual({(e["start_ns"], e["duration_ns"]) for e in log.kernels}, {(None, None)})
         self.assertEqual(log.end["null_time"], 0)  # none was expected
 
+    def test_sampled(self):
+        ops = [launch("k", times=105), launch("l", times=31), *GRAPH,
+               {"op": "graph_launch", "exec": "e", "stream": "s", "times": 5}, {"op": "sync"}]
+        kernels = {"k": {"duration_us": 5}, "l": {"duration_us": 70}, "a": {"duration_us": 3}, "b": {"duration_us": 4}}
+        self.play(plan(ops, **kernels), GPUFLIGHT_TIMING="sample:10")
+        log = self.log()
+        self.assert_balanced(log)
+        self.assert_unique_seq(log)
+        timed = collections.Counter(e["name"] for e in self.timed(log) if e["start_ns"] is not None)
+        self.assertEqual(timed, {"k": 11, "l": 4, "a": 15, "b": 5})  # each tenth from the first on, and all in graphs
+        self.assertEqual(len(self.timed(log)), 105 + 31 + 20)
+        self.assertEqual((log.end["null_time"], log.end["unlaunched"], log.start["configuration"]["timing"]), (0, 0, "sample:10"))
+        summary = {s["name"]: (s["count"], s["timed"], s["total_ns"]) for s in log["kernel_summary"]}
+        self.assertEqual((summary["k"], summary["l"]), ((105, 11, 11 * 5000), (31, 4, 4 * 70000)))
+        text = subprocess.run([str(TOOL), "report", str(log.path)], capture_output=True, check=True, text=True).stdout
+        total = 105 * 5 + 31 * 70 + 15 * 3 + 5 * 4
+        self.assertRegex(text, rf"(?m)^ *{100 * 31 * 70 / total:.1f}% +~2.17 ms +31 .* l$")
+
+    def test_sampled_black_box(self):
+        self.play(plan([launch("k", times=400), {"op": "sync"}, {"op": "delay", "us": 300_000}]),
+                  GPUFLIGHT_MODE="blackbox", GPUFLIGHT_TIMING="sample:100")
+        log = self.log()
+        self.assert_balanced(log)
+        (summary,) = [s for s in log["kernel_summary"] if s["session"]]
+        self.assertEqual((summary["count"], summary["timed"], summary["total_ns"]), (400, 4, 4 * 5000))
+
     def test_what_has_no_times_is_null_and_counted(self):
         ops = [launch(times=300), {"op": "sync"}]
         self.play(plan(ops), GPUFLIGHT_SIM_ZERO_TIMES_EVERY="10")
@@ -301,6 +327,31 @@ class Live(GuidedTest):
         self.assert_balanced(log)
         self.assertEqual((len(log.kernels), log.gpu_kernels, log.end["unlaunched"]), (120, [], 0))
         self.assertEqual(sum(e["start_ns"] is None for e in log.kernels), 0)
+
+    def test_switched_while_running(self):
+        for timing in ("all", "off"):
+            with self.subTest(timing):
+                self.in_folder(timing)
+                host = self.guided("k:0.001", GPUFLIGHT_TIMING=timing)
+                host.do("launch k 20", "sync")
+                self.assertIn("are recorded", self.tool("timing", "on", host.pid).stdout)
+                host.do("launch k 30", "sync")
+                self.assertIn("are not recorded", self.tool("timing", "off", host.pid).stdout)
+                self.tool("timing", "off", host.pid)
+                host.do("launch k 40", "sync")
+                self.tool("pause", host.pid)
+                self.tool("timing", "on", host.pid, expect=1)  # not while paused
+                self.tool("resume", host.pid)
+                host.do("launch k 50", "sync")
+                self.tool("timing", "on", host.pid)
+                host.do("launch k 60", "sync")
+                host.end()
+                log = self.log()
+                self.assert_balanced(log)
+                self.assertEqual((len(log.kernels), log.gpu_kernels, log.end["unlaunched"]), (200, [], 0))
+                self.assertEqual(sum(e["start_ns"] is None for e in log.kernels), 90 if timing == "all" else 110)
+                self.assertEqual(log.end["null_time"], 0)
+                self.assertGreaterEqual(len(log.notices("timing_on")), 1)
 
     def test_a_rule_on_gpu_time(self):
         self.play(plan([launch("k", times=30), launch("slow"), {"op": "sync"}, {"op": "delay", "us": 600_000}],

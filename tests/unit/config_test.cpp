@@ -29,7 +29,9 @@ std::pair<std::string, std::string> sample_values(const OptionRow& row) {
       const std::string last = values.substr(values.rfind('|') + 1);
       return {last, last};
     }
-    case OptionType::kString: return {"some/thing", "other"};
+    case OptionType::kString:
+      if (row.key == std::string("timing")) return {"sample:7", "off"};
+      return {"some/thing", "other"};
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// gpuflight dump, pause and resume: commands to a running recorder, written into the control word of its flight file.
+// gpuflight dump, pause, resume and timing: commands to a running recorder, written into the control word of its flight file.
 // No socket and no signal: whoever may write the file may command.
 #include <chrono>
 #include <cstdint>
@@ -153,6 +153,19 @@ int resume_verb(const Arguments& arguments) {
   app.add_option("PID", pid, "The recorded process")->required();
   if (const auto done = parse(app, arguments)) return *done;
   return control(pid, ControlCommand::kResume, "recording again");
+}
+
+int timing_verb(const Arguments& arguments) {
+  std::string pid, wanted;
+  CLI::App app;
+  describe(app, "timing", "on|off PID", "GPU times of a running process on or off; its launches are recorded all the same.",
+           "  gpuflight timing off 1234    no activity records are asked of CUPTI meanwhile\n  gpuflight timing on 1234\n");
+  app.add_option("on|off", wanted, "on or off")->required()->check(CLI::IsMember({"on", "off"}));
+  app.add_option("PID", pid, "The recorded process")->required();
+  if (const auto done = parse(app, arguments)) return *done;
+  const bool on = wanted == "on";
+  return control(pid, on ? ControlCommand::kTimingOn : ControlCommand::kTimingOff,
+                 on ? "GPU times are recorded" : "GPU times are not recorded");
 }
 
 }  // namespace gpuflight::cli

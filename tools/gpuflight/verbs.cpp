@@ -19,6 +19,7 @@ constexpr std::array kVerbs = {
     Verb{"dump", "Command", "make a black box write its last events into its log", dump_verb},
     Verb{"pause", "Command", "stop recording a running process", pause_verb},
     Verb{"resume", "Command", "go on recording it", resume_verb},
+    Verb{"timing", "Command", "GPU times of a running process on or off", timing_verb},
     Verb{"doctor", "Set up", "find out what would keep a recording from working here", doctor_verb},
     Verb{"version", "Set up", "versions of tool, library and formats", version_verb},
     Verb{"doctor-probe", nullptr, "looks at CUDA from inside a preloaded process; doctor starts it", doctor_probe_verb},

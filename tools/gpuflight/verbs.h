@@ -19,6 +19,7 @@ int recover_verb(const Arguments& arguments);
 int dump_verb(const Arguments& arguments);
 int pause_verb(const Arguments& arguments);
 int resume_verb(const Arguments& arguments);
+int timing_verb(const Arguments& arguments);
 int doctor_verb(const Arguments& arguments);
 int doctor_probe_verb(const Arguments& arguments);
 int version_verb(const Arguments& arguments);
