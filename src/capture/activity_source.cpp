@@ -48,17 +48,17 @@ RecordCounts count_records(const void* context, std::uint8_t* data, std::size_t 
 struct Kind {
   CUpti_ActivityKind kind;
   const char* name;
-  bool (*wanted)(const ActivitySource::Settings&);
+  bool (*wanted)(const ActivitySource::Settings&, bool peer_copies);
 };
 using Settings = ActivitySource::Settings;
 // GRAPH_TRACE first: enabled after kernels, it is too late for graphs launched in between.
 constexpr std::array kKinds = {
     Kind{CUPTI_ACTIVITY_KIND_GRAPH_TRACE, "GRAPH_TRACE",
-         [](const Settings& s) { return s.graphs == ActivitySource::Graphs::kGraph; }},
-    Kind{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "CONCURRENT_KERNEL", [](const Settings& s) { return s.kernels; }},
-    Kind{CUPTI_ACTIVITY_KIND_MEMCPY, "MEMCPY", [](const Settings& s) { return s.copies; }},
-    Kind{CUPTI_ACTIVITY_KIND_MEMCPY2, "MEMCPY2", [](const Settings& s) { return s.copies && s.peer_copies; }},
-    Kind{CUPTI_ACTIVITY_KIND_MEMSET, "MEMSET", [](const Settings& s) { return s.copies; }},
+         [](const Settings& s, bool) { return s.graphs == ActivitySource::Graphs::kGraph; }},
+    Kind{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "CONCURRENT_KERNEL", [](const Settings& s, bool) { return s.kernels; }},
+    Kind{CUPTI_ACTIVITY_KIND_MEMCPY, "MEMCPY", [](const Settings& s, bool) { return s.copies; }},
+    Kind{CUPTI_ACTIVITY_KIND_MEMCPY2, "MEMCPY2", [](const Settings& s, bool peer_copies) { return s.copies && peer_copies; }},
+    Kind{CUPTI_ACTIVITY_KIND_MEMSET, "MEMSET", [](const Settings& s, bool) { return s.copies; }},
 };
 
 // CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE_DEVICE_GRAPHS, which headers before CUDA 12.9 do not have.
@@ -148,10 +148,10 @@ bool ActivitySource::enable_kinds(std::string& problem) noexcept {
   for (std::size_t i = 0; i < kKinds.size(); ++i) {
     const Kind& kind = kKinds[i];
     const std::uint32_t bit = 1u << i;
-    if (!kind.wanted(settings_) || (enabled_ & bit) != 0) continue;
+    if (!kind.wanted(settings_, peer_copies_.load()) || (enabled_.load() & bit) != 0) continue;
     const CUptiResult result = api_->enable(kind.kind);
     if (result == CUPTI_SUCCESS) {
-      enabled_ |= bit;
+      enabled_.fetch_or(bit);
       continue;
     }
     refuse(problem, "cuptiActivityEnable of ", kind.name, ": ", api_->result_text(result));
@@ -160,11 +160,21 @@ bool ActivitySource::enable_kinds(std::string& problem) noexcept {
   return true;
 }
 
+void ActivitySource::tell_peer_copies() noexcept {
+  if (peer_copies_.exchange(true) || !settings_.copies) return;
+  const auto at = static_cast<std::size_t>(
+      std::find_if(kKinds.begin(), kKinds.end(), [](const Kind& k) { return k.kind == CUPTI_ACTIVITY_KIND_MEMCPY2; }) -
+      kKinds.begin());
+  if (api_->enable(CUPTI_ACTIVITY_KIND_MEMCPY2) != CUPTI_SUCCESS) return;
+  // Stopped meanwhile by another thread, which did not know of it.
+  if (enabled_.fetch_or(1u << at) == 0) stop();
+}
+
 void ActivitySource::stop() noexcept {
+  const std::uint32_t enabled = enabled_.exchange(0);
   for (std::size_t i = kKinds.size(); i-- > 0;) {
-    if ((enabled_ & (1u << i)) != 0) api_->disable(kKinds[i].kind);
+    if ((enabled & (1u << i)) != 0) api_->disable(kKinds[i].kind);
   }
-  enabled_ = 0;
 }
 
 void ActivitySource::flush(bool forced) noexcept {

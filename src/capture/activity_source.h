@@ -39,8 +39,7 @@ class ActivitySource {
 
   struct Settings {
     bool kernels = true;                      // CONCURRENT_KERNEL: does not serialise them, as KERNEL would
-    bool copies = true;                       // MEMCPY, MEMSET
-    bool peer_copies = true;                  // MEMCPY2: between devices; costs each replay of a graph 6 to 12 %
+    bool copies = true;                       // MEMCPY, MEMSET; MEMCPY2 by tell_peer_copies()
     Graphs graphs = Graphs::kNode;
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
     std::size_t memory_bound = 48u << 20;     // host memory for buffers with CUPTI; as much again for those not read yet
@@ -72,6 +71,9 @@ class ActivitySource {
   // stop(): switches the kinds on as they were; other arguments are then without effect.
   bool start(const SharedObject& library, std::uint32_t cupti_version, const Settings& settings,
              std::int64_t t0_monotonic_ns, std::string& problem) noexcept;
+  // Copies between devices too, from here on (MEMCPY2). Not from the start, as it makes each replay of a graph 6 to 12 %
+  // dearer, also where there is one device only. Recorder thread; once, later calls do nothing.
+  void tell_peer_copies() noexcept;
   // Disables the kinds. What CUPTI holds still comes, and is to be taken.
   void stop() noexcept;
 
@@ -126,7 +128,8 @@ class ActivitySource {
   std::unique_ptr<ActivityReader> reader_;
   std::unique_ptr<ActivityBuffers> buffers_;
   std::atomic<bool> registered_{false};  // callbacks and clock, once: the recorder thread may flush and take
-  std::uint32_t enabled_ = 0;     // bit i: kind i of kKinds
+  std::atomic<std::uint32_t> enabled_{0};    // bit i: kind i of kKinds
+  std::atomic<bool> peer_copies_{false};
   bool own_clock_ = false;        // records come in CLOCK_MONOTONIC, by our callback; else in CLOCK_REALTIME
   std::int64_t t0_ns_ = 0;
 

@@ -25,6 +25,7 @@ const event::DeviceInfo* DeviceQuery::describe(int ordinal) noexcept {
     // Two threads may have asked at once: the first to finish stays, the other's is dropped.
     const event::DeviceInfo* expected = nullptr;
     if (devices_[ordinal].compare_exchange_strong(expected, device.get(), std::memory_order_acq_rel)) {
+      described_.fetch_add(1, std::memory_order_relaxed);
       return device.release();
     }
     return expected;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <optional>
 
 #include "capture/driver_api.h"
 #include "event/device_info.h"
@@ -21,12 +20,8 @@ class DeviceQuery {
   // The description of `ordinal`, asked of the driver on first use; nullptr if it cannot be had. Stable for good.
   const event::DeviceInfo* describe(int ordinal) noexcept;
 
-  // How many the process sees; nothing: the driver cannot say yet.
-  std::optional<int> count() const noexcept {
-    int devices = 0;
-    if (driver_.device_get_count == nullptr || driver_.device_get_count(&devices) != CUDA_SUCCESS) return std::nullopt;
-    return devices;
-  }
+  // Whether more than one was used.
+  bool several() const noexcept { return described_.load(std::memory_order_relaxed) > 1; }
 
   // What has been described so far.
   const event::DeviceInfo* known(int ordinal) const noexcept {
@@ -38,6 +33,7 @@ class DeviceQuery {
 
   const DriverApi& driver_;
   std::array<std::atomic<const event::DeviceInfo*>, kMaxDevices> devices_{};
+  std::atomic<int> described_{0};
 };
 
 }  // namespace gpuflight::capture

@@ -66,6 +66,10 @@ event::MemsetEvent to_fill(const capture::ActivityRecord& record, const event::W
   return fill;
 }
 
+bool is_body_node(const capture::ActivityRecord& record) {
+  return record.graph_node != 0 && record.correlation == 0;
+}
+
 std::uint64_t stream_key(const capture::ActivityRecord& record) {
   return (std::uint64_t{record.context_uid} << 32) | record.stream_uid;
 }
@@ -213,7 +217,11 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   if (join_launch(record)) return;
   // While the record still has its name.
   const event::ConfigId config = record.name != nullptr ? parts_.configs.find(record) : event::ConfigId{};
-  if (write_node(record, config)) return;
+  if (is_body_node(record)) {
+    if (GraphRuns* const known = runs_of(record)) known->conditional = true;
+  } else if (write_node(record, config)) {
+    return;
+  }
   try {
     if (unmatched_.size() >= kMostUnmatched) {
       write_unmatched(unmatched_.front());
@@ -226,8 +234,49 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   }
 }
 
-bool ActivityJoin::match(const Unmatched& one) noexcept {
+bool ActivityJoin::match(const Unmatched& one, std::int64_t now_ns) noexcept {
+  if (is_body_node(one.record)) return now_ns - one.came_ns > kBodyNs && write_body_node(one);
   return join_launch(one.record) || write_node(one.record, one.config);
+}
+
+// CUPTI's number of the executable graph stands in the upper half of its nodes' ids, seen on 13.0.
+ActivityJoin::GraphRuns* ActivityJoin::runs_of(const capture::ActivityRecord& record) noexcept {
+  const auto upper = static_cast<std::uint32_t>(record.graph_node >> 32);
+  try {
+    if (graph_runs_.size() >= kMostGraphsRun) graph_runs_.clear();
+    return &graph_runs_[upper != 0 ? upper : record.graph_uid];
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void ActivityJoin::note_run(const capture::ActivityRecord& record) noexcept {
+  if (record.correlation == last_run_ || !record.start_ns) return;
+  last_run_ = record.correlation;
+  GraphRuns* const known = runs_of(record);
+  if (known == nullptr) return;
+  try {
+    known->runs.push_back({record.correlation, *record.start_ns});
+    if (known->runs.size() > (known->conditional ? kConditionalRunsKept : kRunsKept)) known->runs.pop_front();
+  } catch (...) {
+  }
+}
+
+// What runs in the body of a conditional node is reported without the launch's correlation id: it belongs to the last
+// launch of its graph that had begun by then. That one's own nodes may be reported after it, so it is looked for later.
+bool ActivityJoin::write_body_node(const Unmatched& one) noexcept {
+  GraphRuns* const known = runs_of(one.record);
+  if (known == nullptr || !one.record.start_ns) return false;
+  const GraphRuns::Run* last = nullptr;
+  for (const GraphRuns::Run& run : known->runs) {
+    if (run.start_ns <= *one.record.start_ns && (last == nullptr || run.start_ns > last->start_ns)) last = &run;
+  }
+  const GraphOrigin* const origin = last != nullptr ? graph_of(last->correlation) : nullptr;
+  if (origin == nullptr) return false;
+  capture::ActivityRecord record = one.record;
+  record.correlation = origin->correlation;
+  write_own(record, origin, one.config);
+  return true;
 }
 
 bool ActivityJoin::join_launch(const capture::ActivityRecord& record) noexcept {
@@ -242,7 +291,9 @@ bool ActivityJoin::join_launch(const capture::ActivityRecord& record) noexcept {
 bool ActivityJoin::write_node(const capture::ActivityRecord& record, event::ConfigId config) noexcept {
   const GraphOrigin* const origin = graph_of(record.correlation);
   if (origin == nullptr) return false;
-  if (record.kind != ActivityKind::kGraph) write_own(record, origin, config);
+  if (record.kind == ActivityKind::kGraph) return true;
+  note_run(record);
+  write_own(record, origin, config);
   return true;
 }
 
@@ -429,7 +480,7 @@ void ActivityJoin::make_room(std::size_t count) noexcept {
 
 void ActivityJoin::finish() noexcept {
   for (; !unmatched_.empty(); unmatched_.pop_front()) {
-    if (!match(unmatched_.front())) write_unmatched(unmatched_.front());
+    if (!match(unmatched_.front(), INT64_MAX)) write_unmatched(unmatched_.front());
   }
   make_room(SIZE_MAX);
 }
@@ -449,7 +500,7 @@ void ActivityJoin::retry_unmatched(std::int64_t now_ns) noexcept {
   for (std::size_t left = unmatched_.size(); left > 0; --left) {
     const Unmatched one = unmatched_.front();
     unmatched_.pop_front();
-    if (match(one)) continue;
+    if (match(one, now_ns)) continue;
     if (now_ns - one.came_ns > kUnmatchedNs) {
       write_unmatched(one);
       continue;

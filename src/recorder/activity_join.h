@@ -145,6 +145,9 @@ class ActivityJoin {
   static constexpr std::int64_t kPendingNs = 5'000'000'000;
   static constexpr std::size_t kMostGraphs = 65'536;
   static constexpr std::size_t kMostUnmatched = 65'536;
+  static constexpr std::size_t kMostGraphsRun = 4096;
+  static constexpr std::size_t kRunsKept = 16, kConditionalRunsKept = 8192;
+  static constexpr std::int64_t kBodyNs = 300'000'000;  // more than a flush
 
   struct Place {
     std::uint32_t correlation;
@@ -156,6 +159,15 @@ class ActivityJoin {
     event::GraphId graph;
     event::StreamId stream;
     event::WorkOrigin host;
+  };
+  // Launches of one executable graph, by when their first work began. They never run side by side.
+  struct GraphRuns {
+    struct Run {
+      std::uint32_t correlation;
+      std::int64_t start_ns;
+    };
+    std::deque<Run> runs;
+    bool conditional = false;  // it has a conditional node
   };
   struct Unmatched {
     capture::ActivityRecord record;  // without its name
@@ -181,8 +193,11 @@ class ActivityJoin {
   // What belongs to a launch that is waited for; what belongs to a cuGraphLaunch; either. False: to none that is known.
   bool join_launch(const capture::ActivityRecord& record) noexcept;
   bool write_node(const capture::ActivityRecord& record, event::ConfigId config) noexcept;
-  bool match(const Unmatched& one) noexcept;
+  bool match(const Unmatched& one, std::int64_t now_ns) noexcept;
   const GraphOrigin* graph_of(std::uint32_t correlation) const noexcept;
+  void note_run(const capture::ActivityRecord& record) noexcept;
+  GraphRuns* runs_of(const capture::ActivityRecord& record) noexcept;
+  bool write_body_node(const Unmatched& one) noexcept;
   event::StreamId stream_of(const capture::ActivityRecord& record, event::StreamId fallback) const noexcept;
   void learn_stream(const capture::ActivityRecord& record, std::uint32_t stream) noexcept;
   std::int64_t joined_until(std::uint32_t stream) const noexcept {
@@ -215,6 +230,8 @@ class ActivityJoin {
   std::deque<Place> written_;  // the others, likewise
   std::unordered_map<std::uint32_t, GraphOrigin> graphs_;
   std::deque<std::uint32_t> graph_order_;
+  std::unordered_map<std::uint32_t, GraphRuns> graph_runs_;  // by CUPTI's number of the executable graph
+  std::uint32_t last_run_ = 0;  // correlation id of the last one noted
   std::deque<Unmatched> unmatched_;
   std::unordered_map<std::uint64_t, std::uint32_t> stream_ids_;  // context and CUPTI's number to our row
   std::vector<std::int64_t> joined_until_;                       // by stream: latest launch whose times have come

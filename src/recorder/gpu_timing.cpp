@@ -30,12 +30,10 @@ GpuTiming::GpuTiming(const config::Options& options, std::int64_t t0_monotonic_n
   settings_.copies = options.mode == config::Mode::kStream;
 }
 
-void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version,
-                      std::optional<int> devices) noexcept {
+void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept {
   try {
     library_ = library;
     cupti_version_ = cupti_version;
-    settings_.peer_copies = devices != 1;
     if (timing_.on()) {
       if (start_source()) state_.store(State::kOn, std::memory_order_release);
       return;
@@ -121,9 +119,10 @@ bool GpuTiming::graphs_lose_their_ids() const noexcept {
          settings_.graphs == capture::ActivitySource::Graphs::kNode;
 }
 
-void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept {
+void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked, bool several) noexcept {
   const State state = state_.load(std::memory_order_acquire);
   if (state == State::kOff) return;
+  if (several && state == State::kOn) source_.tell_peer_copies();
   // Launches that wait for their times fill the rings: a fast program is asked for more often.
   const std::int64_t due_ns = drain.crowded() ? kCrowdedFlushNs : kFlushNs;
   // Switched off, what was asked for before still ends.

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "capture/activity_source.h"
@@ -20,17 +19,17 @@ class GpuTiming {
  public:
   GpuTiming(const config::Options& options, std::int64_t t0_monotonic_ns, capture::NoticeBoard& notices);
 
-  // `library`: the libcupti that the source of launches subscribed to. `devices`: how many the process sees, if that is
-  // known. What cannot be had is said, and the recording goes on without times.
-  void start(const capture::SharedObject& library, std::uint32_t cupti_version, std::optional<int> devices) noexcept;
+  // `library`: the libcupti that the source of launches subscribed to. What cannot be had is said, and the recording
+  // goes on without times.
+  void start(const capture::SharedObject& library, std::uint32_t cupti_version) noexcept;
   void pause(std::int64_t now_ns) noexcept;
   void resume(std::int64_t now_ns) noexcept;
   // Times on or off while launches are recorded on. False: not while paused, or CUPTI refused, which is said.
   bool switch_to(bool on, std::int64_t now_ns) noexcept;
 
   // Before the rings are emptied: asks CUPTI for what is complete when that is due (`asked`: now), and says which of the
-  // records in the rings will have times.
-  void begin_round(Drain& drain, std::int64_t now_ns, bool asked) noexcept;
+  // records in the rings will have times. `several`: more than one device is in use.
+  void begin_round(Drain& drain, std::int64_t now_ns, bool asked, bool several) noexcept;
   // After it: hands what was complete to the join.
   void round(Drain& drain, std::int64_t now_ns) noexcept;
   // All that has ended, and what has not without times. Nothing comes after it.

@@ -140,8 +140,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   capture::send_nvtx_to(recorder->launches_.get());
   recorder->source_result_ = recorder->start_source();
   if (recorder->source_result_ == StartResult::kStarted) {
-    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version,
-                           recorder->devices_->count());
+    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
     register_exit_handler();
   }
   try {

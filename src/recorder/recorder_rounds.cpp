@@ -53,7 +53,7 @@ void Recorder::loop() noexcept {
     say_notices();
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
-    gpu_->begin_round(*drain_, launches_->now_ns(), asked);
+    gpu_->begin_round(*drain_, launches_->now_ns(), asked, devices_->several());
     drain_->round();
     fetch_gpu_times(last);
     watch_round();

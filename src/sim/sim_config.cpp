@@ -83,6 +83,7 @@ const std::vector<Setting>& settings() {
       {"buffers_late_ms", [](SimConfig& c, std::string_view v) { c.buffers_late_ms = number<std::int64_t>(v); }},
       {"drop_every", [](SimConfig& c, std::string_view v) { c.drop_every = number<std::uint64_t>(v); }},
       {"zero_times_every", [](SimConfig& c, std::string_view v) { c.zero_times_every = number<std::uint64_t>(v); }},
+      {"body_kernel", [](SimConfig& c, std::string_view v) { c.body_kernel = v; }},
       {"buffers_on_app_threads", [](SimConfig& c, std::string_view v) { c.buffers_on_app_threads = truth(v); }},
   };
   return table;

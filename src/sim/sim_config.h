@@ -37,6 +37,8 @@ struct SimConfig {
   std::int64_t buffers_late_ms = 0;      // completed buffers are held back for so long
   std::uint64_t drop_every = 0;          // every N-th record is dropped and counted
   std::uint64_t zero_times_every = 0;    // every N-th record comes with start = end = 0
+  std::string body_kernel;               // nodes of this kernel come without a correlation id, as those of bodies of
+                                         // conditional nodes do
   bool buffers_on_app_threads = false;   // buffers are only ever requested by launching threads
 
   std::string complaint;                 // first thing that could not be understood; empty: all well

@@ -109,6 +109,24 @@ class Times(GuidedTest):
         self.assertEqual(len({e["graph_node"] for e in nodes}), 8)
         self.assert_plausible(log)
 
+    def test_bodies_of_conditional_nodes(self):
+        """CUPTI reports them without a correlation id: they belong to the launch of their graph that was under way."""
+        self.play(plan([*GRAPH, {"op": "repeat", "times": 40, "ops": [
+                            {"op": "graph_launch", "exec": "e", "stream": "s"}, {"op": "sync"}]},
+                        {"op": "delay", "us": 900_000}],
+                       threads=2, a={"duration_us": 3}, b={"duration_us": 4}), GPUFLIGHT_SIM_BODY_KERNEL="b")
+        log = self.log()
+        self.assert_balanced(log)
+        launches = {e["correlation"]: e for e in log["graph_launch_event"]}
+        bodies = [e for e in log.gpu_kernels if e["name"] == "b"]
+        self.assertEqual((len(bodies), log.end["unlaunched"]), (80, 0))
+        self.assertEqual({e["correlation"] for e in bodies}, set(launches))
+        for node in bodies:
+            self.assertEqual(node["graph"], launches[node["correlation"]]["graph"])
+            (last_a,) = [e for e in log.gpu_kernels if e["name"] == "a" and e["correlation"] == node["correlation"]
+                         and e["end_ns"] == node["start_ns"]]
+            self.assertEqual(last_a["graph"], node["graph"])
+
     def test_graphs_as_a_whole_or_not_at_all(self):
         ops = [*GRAPH, {"op": "graph_launch", "exec": "e", "stream": "s", "times": 10}, launch("a"), {"op": "sync"}]
         file = plan(ops, a={"duration_us": 3}, b={"duration_us": 4})

@@ -162,6 +162,7 @@ TEST(ActivitySource, CopiesBetweenDevices) {
   in_child({{"GPUFLIGHT_SIM_DEVICE_COUNT", "2"}}, [] {
     Recording recording;
     recording.start();
+    recording.source.tell_peer_copies();
     const CUcontext first = start();
     const CUdeviceptr from = allocate(4096);
     CUcontext second = nullptr;

@@ -111,7 +111,10 @@ void ActivityRecorder::set_hooks() {
 }
 
 void ActivityRecorder::record(const KernelExecution& kernel) {
-  store(make_record(kernel, gpuflight_sim_config()->cupti_version, static_cast<std::int64_t>(seen_.load())));
+  const SimConfig& config = *gpuflight_sim_config();
+  KernelExecution told = kernel;
+  if (kernel.graph_node_id != 0 && config.body_kernel == kernel.name) told.correlation = 0;
+  store(make_record(told, config.cupti_version, static_cast<std::int64_t>(seen_.load())));
 }
 
 void ActivityRecorder::record(const CopyExecution& copy) {
