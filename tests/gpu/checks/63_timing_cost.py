@@ -71,9 +71,11 @@ with g.Check() as check:
         cpu = {way: g.median([e["recorder_cpu_ns"] / max(1, e["seen"]) for e in those]) for way, those in ends.items()}
         check.fact("recorder_cpu_ns_per_event", cpu)
         check.fact("null_time", [e["null_time"] for e in ends["timed"]])
-        ours = ns["timed"]["launch_ns"] - ns["both"]["launch_ns"]
-        whole = 100 * (ns["timed"]["whole_ns"] / ns["bare"]["whole_ns"] - 1)
-        graph = 100 * (ns["timed"]["replay_ns"] / ns["activity"]["replay_ns"] - 1)
+        # On a machine shared with others whole processes run a half slower at times, whatever they do: medians of nine
+        # compare the machine's moods. What disturbs only adds, so the least of each way is judged; medians stand beside.
+        ours = least["timed"]["launch_ns"] - least["both"]["launch_ns"]
+        whole = 100 * (least["timed"]["whole_ns"] / least["bare"]["whole_ns"] - 1)
+        graph = 100 * (least["timed"]["replay_ns"] / least["activity"]["replay_ns"] - 1)
         check.fact("goals", {"ours_ns": ours, "whole_percent": whole, "graph_percent": graph})
         for name, got, goal in (("ns a launch over callback and activity", ours, GOAL_OURS_NS),
                                 ("% on launches end to end", whole, GOAL_WHOLE_PERCENT),
@@ -82,7 +84,7 @@ with g.Check() as check:
             check.expect(got <= goal, f"{got:.1f} {name}, the goal is {goal}")
         check.key = (f"launch {ours:+.0f} ns over callback and activity; end to end {whole:+.1f} % of bare; graph of "
                      f"100 {graph:+.1f} % over CUPTI's own; recorder {cpu['timed']:.0f} ns CPU per event")
-        launch = {way: ns[way]["launch_ns"] for way in WAYS}
+        launch = {way: least[way]["launch_ns"] for way in WAYS}
         split = (("callback", launch["callback"] - launch["bare"]), ("activity", launch["activity"] - launch["bare"]),
                  ("callback and activity", launch["both"] - launch["bare"]),
                  ("ring and the rest of ours, timing=off, over the callback", launch["untimed"] - launch["callback"]),
@@ -90,13 +92,14 @@ with g.Check() as check:
                  ("all of it over activity alone", launch["timed"] - launch["activity"]))
         check.markdown = "\n".join(
             ["## Cost of GPU times", "",
-             f"`timing_cost`, empty kernel and a graph of 100, medians of {rounds} processes a way, in turns, and "
-             "the least in brackets; ns on the host. Launch and replay call: the call alone; end to end: until the last has ended on the GPU.", "",
+             f"`timing_cost`, empty kernel and a graph of 100, medians of {rounds} processes a way, in turns, and in "
+             "brackets the least; ns on the host. Launch and replay call: the call alone; end to end: until the last has "
+             "ended on the GPU. Goals are judged by the least: other guests of the machine only add.", "",
              "| | launch | launch, end to end | replay call | replay, end to end |",
              "| --- | --- | --- | --- | --- |"] +
             [f"| {TITLES[way]} | " + " | ".join(f"{ns[way][f]:.0f} ({least[way][f]:.0f})" for f in FIGURES) + " |"
              for way in WAYS] +
-            ["", "| part of a launch | ns |", "| --- | --- |"] +
+            ["", "| part of a launch, by the least | ns |", "| --- | --- |"] +
             [f"| {name} | {value:+.0f} |" for name, value in split] +
             [f"| recorder's threads, CPU per event, timing=off | {cpu['untimed']:.0f} |",
              f"| recorder's threads, CPU per event, timing=all | {cpu['timed']:.0f} |"])
