@@ -54,7 +54,7 @@ using Settings = ActivitySource::Settings;
 // GRAPH_TRACE first: enabled after kernels, it is too late for graphs launched in between.
 constexpr std::array kKinds = {
     Kind{CUPTI_ACTIVITY_KIND_GRAPH_TRACE, "GRAPH_TRACE",
-         [](const Settings& s, bool) { return s.graphs == ActivitySource::Graphs::kGraph; }},
+         [](const Settings& s, bool) { return s.graphs != ActivitySource::Graphs::kNode && s.before_graphs; }},
     Kind{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "CONCURRENT_KERNEL", [](const Settings& s, bool) { return s.kernels; }},
     Kind{CUPTI_ACTIVITY_KIND_MEMCPY, "MEMCPY", [](const Settings& s, bool) { return s.copies; }},
     Kind{CUPTI_ACTIVITY_KIND_MEMCPY2, "MEMCPY2", [](const Settings& s, bool peer_copies) { return s.copies && peer_copies; }},
@@ -210,7 +210,8 @@ bool ActivitySource::next_record(ActivityBuffers::Buffer& buffer, void*& place, 
       continue;
     }
     if (result == ReadResult::kRead) note_run(*record.start_ns, *record.end_ns);
-    if (settings_.graphs == Graphs::kOff && record.graph_node != 0) continue;
+    const bool of_graph = record.graph_node != 0 || record.kind == ActivityRecord::Kind::kGraph;
+    if (settings_.graphs == Graphs::kOff && of_graph) continue;
     records_.fetch_add(1, std::memory_order_relaxed);
     if (result == ReadResult::kNoTime) null_times_.fetch_add(1, std::memory_order_relaxed);
     return true;

@@ -34,13 +34,14 @@ class ActivitySource {
   // What is told of graphs; stands from start() on, since GRAPH_TRACE enabled after a graph was instantiated crashes
   // CUPTI 13.0. kNode: each kernel, copy and fill in them, which doubles the cost of a replay. kGraph: each launch as a
   // whole, as one record, and no nodes. kOff: neither. CUPTI makes node records whenever it tells of kernels and not of
-  // graphs, so off saves no time in a replay: their records are dropped in take() and counted nowhere.
+  // graphs: for kOff it tells of these, and their records are dropped in take() and counted nowhere.
   enum class Graphs : std::uint8_t { kOff, kGraph, kNode };
 
   struct Settings {
     bool kernels = true;                      // CONCURRENT_KERNEL: does not serialise them, as KERNEL would
     bool copies = true;                       // MEMCPY, MEMSET; MEMCPY2 by tell_peer_copies()
     Graphs graphs = Graphs::kNode;
+    bool before_graphs = true;                // false: graphs may have been instantiated, too late for GRAPH_TRACE
     std::size_t buffer_bytes = 128 * 1024;    // about 600 records
     std::size_t memory_bound = 48u << 20;     // host memory for buffers with CUPTI; as much again for those not read yet
     // Memory of the GPU, per context. CUPTI's own values are 3.2 MB and up to 250 buffers, 3 of them at once, 8 MB for

@@ -38,7 +38,7 @@ void GpuTiming::start(const capture::SharedObject& library, std::uint32_t cupti_
       if (start_source()) state_.store(State::kOn, std::memory_order_release);
       return;
     }
-    // Too late for it from here on.
+    settings_.before_graphs = false;
     if (settings_.graphs == capture::ActivitySource::Graphs::kGraph) settings_.graphs = capture::ActivitySource::Graphs::kOff;
   } catch (...) {
   }

@@ -9,18 +9,21 @@ GOAL_WHOLE_PERCENT = 35
 GOAL_GRAPH_PERCENT = 5
 GOAL_RECORDER_CPU_NS = 1500
 WAYS = {"bare": "bare", "callback": "callback", "activity": "activity", "both": "both",  # way: mode of the program
-        "untimed": "bare", "timed": "bare"}
+        "untimed": "bare", "timed": "bare", "graph": "bare", "off": "bare"}
 TITLES = {"bare": "bare", "callback": "empty callback", "activity": "CUPTI's CONCURRENT_KERNEL alone",
-          "both": "both of these", "untimed": "gpuflight, timing=off", "timed": "gpuflight, timing=all"}
+          "both": "both of these", "untimed": "gpuflight, timing=off", "timed": "gpuflight, timing=all",
+          "graph": "gpuflight, timing=all graphs=graph", "off": "gpuflight, timing=all graphs=off"}
+GRAPHS = {"graph": "graph", "off": "off"}
 FIGURES = ("launch_ns", "whole_ns", "replay_call_ns", "replay_ns")
 
 
 def run_once(check, way, label, load):
     command = [g.program("timing_cost"), "--mode", WAYS[way], "--cupti", g.need("CUPTI", "libcupti"), *load]
     command += ["--simulated"] if g.simulated() else []
-    if way in ("timed", "untimed"):
+    if way not in ("bare", "callback", "activity", "both"):
         started = g.start_preloaded(label, command, count=False, limit_s=30, extra={
-            "GPUFLIGHT_TIMING": "all" if way == "timed" else "off", "GPUFLIGHT_EXIT_TIMEOUT_MS": "10000"}).wait()
+            "GPUFLIGHT_TIMING": "off" if way == "untimed" else "all", "GPUFLIGHT_GRAPHS": GRAPHS.get(way, "node"),
+            "GPUFLIGHT_EXIT_TIMEOUT_MS": "10000"}).wait()
     else:
         started = g.start_plain(label, command, limit_s=30).wait()
     found = g.json_lines(started.out, "replay_ns")
@@ -51,7 +54,7 @@ with g.Check() as check:
     rounds = 2 if g.quick() else 9
     load = ["--batches", "20", "--whole", "20000", "--replays", "100"] if g.quick() else [
         "--batches", "60", "--whole", "50000", "--replays", "500"]
-    runs, ends = {way: [] for way in WAYS}, {"timed": [], "untimed": []}
+    runs, ends = {way: [] for way in WAYS}, {way: [] for way in ("timed", "untimed", *GRAPHS)}
     for i in range(rounds):
         for way in (list(WAYS) if i % 2 == 0 else list(reversed(WAYS))):
             label = f"{way}_{i}"
@@ -65,9 +68,10 @@ with g.Check() as check:
         least = {way: {f: min(one[f] for one in ones) for f in FIGURES} for way, ones in runs.items()}
         check.fact("runs", runs)
         check.fact("least", least)
-        for end in ends["timed"]:
-            check.expect_equal(end["lost_by_cause"] if g.lost_total(end) else 0, 0, "lost")
-            check.expect(end.get("graph_kernels", 0) > 0, "no kernel of a graph was recorded with timing=all")
+        for way, those in ends.items():
+            for end in those:
+                check.expect_equal(end["lost_by_cause"] if g.lost_total(end) else 0, 0, f"{way}: lost")
+                check.expect_equal(end["graph_kernels"] > 0, way == "timed", f"{way}: kernels of graphs recorded")
         cpu = {way: g.median([e["recorder_cpu_ns"] / max(1, e["seen"]) for e in those]) for way, those in ends.items()}
         check.fact("recorder_cpu_ns_per_event", cpu)
         check.fact("null_time", [e["null_time"] for e in ends["timed"]])
