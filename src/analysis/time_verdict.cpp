@@ -95,7 +95,7 @@ TimeChange compare_times(const std::vector<TimeSample>& before, const std::vecto
   interval.high *= blur;
   const double most = 1 + rule.least_effect, least = 1 / most;
   if (interval.low >= least && interval.high <= most) {
-    change.verdict = Verdict::kSame;
+    change.verdict = TimeVerdict::kSame;
     return change;
   }
   const bool slower = interval.low > 1 && interval.estimate >= most;
@@ -112,7 +112,7 @@ TimeChange compare_times(const std::vector<TimeSample>& before, const std::vecto
     change.reason = "a drift over the recordings explains it";
     return change;
   }
-  change.verdict = slower ? Verdict::kSlower : Verdict::kFaster;
+  change.verdict = slower ? TimeVerdict::kSlower : TimeVerdict::kFaster;
   return change;
 }
 

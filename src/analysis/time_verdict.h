@@ -24,8 +24,8 @@
 
 namespace gpuflight::analysis {
 
-enum class Verdict : std::uint8_t { kSame, kFaster, kSlower, kUnsure };
-inline constexpr const char* kVerdictNames[] = {"SAME", "FASTER", "SLOWER", "UNSURE"};
+enum class TimeVerdict : std::uint8_t { kSame, kFaster, kSlower, kUnsure };
+inline constexpr const char* kTimeVerdictNames[] = {"SAME", "FASTER", "SLOWER", "UNSURE"};
 
 inline constexpr std::size_t kLeastRecordings = 3;
 
@@ -43,7 +43,7 @@ struct TimeSample {
 };
 
 struct TimeChange {
-  Verdict verdict = Verdict::kUnsure;
+  TimeVerdict verdict = TimeVerdict::kUnsure;
   std::string reason;                  // of UNSURE
   std::vector<double> before, after;   // as given
   double before_ns = 0, after_ns = 0;  // medians over the recordings; 0: none

@@ -118,7 +118,7 @@ class Bench {
     return compare_times(a, b, rule);
   }
 
-  double rate(const Runs& runs, std::size_t n, Verdict verdict, const TimeRule& rule = {}) {
+  double rate(const Runs& runs, std::size_t n, TimeVerdict verdict, const TimeRule& rule = {}) {
     constexpr int kTimes = 4000;
     int count = 0;
     for (int i = 0; i < kTimes; ++i) count += once(runs, n, rule).verdict == verdict ? 1 : 0;
@@ -138,7 +138,7 @@ TEST(TimeVerdict, FalseVerdictsAreAsRareAsDocumented) {
   for (const double offset : {0.005, 0.02, 0.1, 0.3}) {
     Runs runs;
     runs.offset = offset;
-    for (const Verdict verdict : {Verdict::kSlower, Verdict::kFaster}) {
+    for (const TimeVerdict verdict : {Verdict::kSlower, TimeVerdict::kFaster}) {
       EXPECT_LE(bench.rate(runs, 3, verdict, no_effect), 0.05 + 0.011) << offset;
       EXPECT_LE(bench.rate(runs, 3, verdict), 0.05 + 0.011) << offset;
       EXPECT_LE(bench.rate(runs, 4, verdict), 0.025 + 0.008) << offset;
@@ -146,8 +146,8 @@ TEST(TimeVerdict, FalseVerdictsAreAsRareAsDocumented) {
     }
   }
   Runs quiet;  // 2 % between runs: the minimum effect keeps away what chance separates
-  EXPECT_LE(bench.rate(quiet, 3, Verdict::kSlower), 0.005);
-  EXPECT_GE(bench.rate(quiet, 3, Verdict::kSame) + bench.rate(quiet, 3, Verdict::kUnsure), 0.99);
+  EXPECT_LE(bench.rate(quiet, 3, TimeVerdict::kSlower), 0.005);
+  EXPECT_GE(bench.rate(quiet, 3, TimeVerdict::kSame) + bench.rate(quiet, 3, TimeVerdict::kUnsure), 0.99);
 }
 
 TEST(TimeVerdict, FindsWhatIsThere) {
@@ -155,19 +155,19 @@ TEST(TimeVerdict, FindsWhatIsThere) {
   Runs slower;
   slower.offset = 0.01;
   slower.effect = 1.15;
-  EXPECT_GE(bench.rate(slower, 3, Verdict::kSlower), 0.97);
+  EXPECT_GE(bench.rate(slower, 3, TimeVerdict::kSlower), 0.97);
   Runs faster = slower;
   faster.effect = 1 / 1.15;
-  EXPECT_GE(bench.rate(faster, 3, Verdict::kFaster), 0.97);
+  EXPECT_GE(bench.rate(faster, 3, TimeVerdict::kFaster), 0.97);
   Runs same;
   same.offset = same.within = 0.005;
-  EXPECT_GE(bench.rate(same, 3, Verdict::kSame), 0.97);
+  EXPECT_GE(bench.rate(same, 3, TimeVerdict::kSame), 0.97);
   Runs noisy = slower;
   noisy.offset = 0.3;  // nothing can be said
-  EXPECT_GE(bench.rate(noisy, 3, Verdict::kUnsure), 0.8);
+  EXPECT_GE(bench.rate(noisy, 3, TimeVerdict::kUnsure), 0.8);
   Runs small = same;
   small.effect = 1.02;  // there, and too small to matter
-  EXPECT_LE(bench.rate(small, 5, Verdict::kSlower), 0.001);
+  EXPECT_LE(bench.rate(small, 5, TimeVerdict::kSlower), 0.001);
 }
 
 // A board that gets warmer from run to run: what was recorded later is slower, whichever side it is.
@@ -177,22 +177,22 @@ TEST(TimeVerdict, DriftIsNotTakenForADifference) {
     Runs runs;
     runs.offset = runs.within = 0.004;
     runs.drift = drift;
-    EXPECT_LE(bench.rate(runs, 3, Verdict::kSlower), 0.02) << drift;
-    EXPECT_LE(bench.rate(runs, 5, Verdict::kSlower), 0.02) << drift;
+    EXPECT_LE(bench.rate(runs, 3, TimeVerdict::kSlower), 0.02) << drift;
+    EXPECT_LE(bench.rate(runs, 5, TimeVerdict::kSlower), 0.02) << drift;
     runs.drift = -drift;
-    EXPECT_LE(bench.rate(runs, 3, Verdict::kFaster), 0.02) << drift;
+    EXPECT_LE(bench.rate(runs, 3, TimeVerdict::kFaster), 0.02) << drift;
     runs.drift = drift;
     runs.in_turns = true;
-    EXPECT_LE(bench.rate(runs, 3, Verdict::kSlower), 0.02) << drift;
+    EXPECT_LE(bench.rate(runs, 3, TimeVerdict::kSlower), 0.02) << drift;
   }
   // A real difference stands beside a small drift, and a difference against the drift all the more.
   Runs real;
   real.offset = real.within = 0.004;
   real.drift = 0.01;
   real.effect = 1.25;
-  EXPECT_GE(bench.rate(real, 3, Verdict::kSlower), 0.95);
+  EXPECT_GE(bench.rate(real, 3, TimeVerdict::kSlower), 0.95);
   real.drift = -0.01;
-  EXPECT_GE(bench.rate(real, 3, Verdict::kSlower), 0.95);
+  EXPECT_GE(bench.rate(real, 3, TimeVerdict::kSlower), 0.95);
 }
 
 // Why launches are not what is tested: with 2 % between runs a test over 30 launches of one run each finds a difference
@@ -222,29 +222,29 @@ std::vector<TimeSample> samples(const std::vector<double>& values, double error 
 
 TEST(TimeVerdict, NeedsThreeRecordingsASide) {
   const auto two = compare_times(samples({100, 101}), samples({200, 201, 202}), {});
-  EXPECT_EQ(two.verdict, Verdict::kUnsure);
+  EXPECT_EQ(two.verdict, TimeVerdict::kUnsure);
   EXPECT_EQ(two.reason, "fewer than three recordings");
   EXPECT_NEAR(*two.ratio, 2, 0.02);
   EXPECT_EQ(compare_times(samples({}), samples({1, 2, 3}), {}).reason, "no GPU times");
-  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({200, 201, 202}), {}).verdict, Verdict::kSlower);
+  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({200, 201, 202}), {}).verdict, TimeVerdict::kSlower);
   TimeRule strict;
   strict.alpha = 0.05;
   EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({200, 201, 202}), strict).reason,
             "too few recordings for this alpha");
   EXPECT_EQ(compare_times(samples({100, 101, 102, 103}), samples({200, 201, 202, 203}), strict).verdict,
-            Verdict::kSlower);
+            TimeVerdict::kSlower);
 }
 
 TEST(TimeVerdict, EffectOverlapAndErrorOfTheNumbers) {
-  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({103, 103.5, 104}), {}).verdict, Verdict::kSame);
-  EXPECT_EQ(compare_times(samples({100, 104, 130}), samples({120, 125, 131}), {}).verdict, Verdict::kUnsure);
+  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({103, 103.5, 104}), {}).verdict, TimeVerdict::kSame);
+  EXPECT_EQ(compare_times(samples({100, 104, 130}), samples({120, 125, 131}), {}).verdict, TimeVerdict::kUnsure);
   TimeRule fine;
   fine.least_effect = 0.01;
-  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({103, 103.5, 104}), fine).verdict, Verdict::kSlower);
+  EXPECT_EQ(compare_times(samples({100, 101, 102}), samples({103, 103.5, 104}), fine).verdict, TimeVerdict::kSlower);
   // The same numbers, each known to half a percent only.
   EXPECT_EQ(compare_times(samples({100, 101, 102}, 0.005), samples({103, 103.5, 104}, 0.005), fine).verdict,
-            Verdict::kUnsure);
-  EXPECT_EQ(compare_times(samples({0, 0, 0}), samples({0, 0, 0}), {}).verdict, Verdict::kSame);
+            TimeVerdict::kUnsure);
+  EXPECT_EQ(compare_times(samples({0, 0, 0}), samples({0, 0, 0}), {}).verdict, TimeVerdict::kSame);
 }
 
 }  // namespace
