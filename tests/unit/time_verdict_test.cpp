@@ -138,7 +138,7 @@ TEST(TimeVerdict, FalseVerdictsAreAsRareAsDocumented) {
   for (const double offset : {0.005, 0.02, 0.1, 0.3}) {
     Runs runs;
     runs.offset = offset;
-    for (const TimeVerdict verdict : {Verdict::kSlower, TimeVerdict::kFaster}) {
+    for (const TimeVerdict verdict : {TimeVerdict::kSlower, TimeVerdict::kFaster}) {
       EXPECT_LE(bench.rate(runs, 3, verdict, no_effect), 0.05 + 0.011) << offset;
       EXPECT_LE(bench.rate(runs, 3, verdict), 0.05 + 0.011) << offset;
       EXPECT_LE(bench.rate(runs, 4, verdict), 0.025 + 0.008) << offset;
