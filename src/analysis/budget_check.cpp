@@ -35,8 +35,14 @@ std::optional<double> in_us(const std::optional<double>& ns) {
   return ns ? std::optional<double>(*ns / 1000) : std::nullopt;
 }
 
+// A device is idle where nothing is known to have run: of samples that says nothing, nor where times are missing.
+bool all_timed(const LogFacts& log) {
+  return !log.times_sampled() && log.summarised == 0 && log.untimed_kernels <= log.timed_kernels / 100;
+}
+
 std::optional<double> idle_percent(const LogFacts& log) {
   std::optional<double> idle;
+  if (!all_timed(log)) return idle;
   for (const LogFacts::DeviceBusy& device : log.busy) {
     const auto span = static_cast<double>(device.times.span_ns());
     if (span <= 0) continue;
@@ -124,7 +130,7 @@ BudgetCheck::Value BudgetCheck::program_value(Q quantity, const LogFacts& log) c
   switch (quantity) {
     case Q::kIdlePercent:
       value.value = idle_percent(log);
-      value.why_unknown = kNoTimes;
+      value.why_unknown = "not all kernels have GPU times (record with --timing all)";
       value.too_small = false;
       break;
     case Q::kPageableBytes: case Q::kCopiedBytes: {

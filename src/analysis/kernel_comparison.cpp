@@ -30,14 +30,14 @@ Side side_of(const std::vector<Recording>& recordings) {
       kernel.all.add(plain, budget);
       kernel.launches.add(group.launches);
       ++kernel.recordings;
-      whole_ns += static_cast<double>(group.gpu.total_ns);
+      whole_ns += group.estimated_total_ns().value_or(0);
       whole_launches += static_cast<double>(group.launches);
     }
   }
   for (auto& [key, kernel] : side) {
     if (kernel.recordings < recordings.size()) kernel.launches.add(std::uint64_t{0});
-    const double part = whole_ns > 0 ? static_cast<double>(kernel.all.gpu.total_ns)
-                                     : static_cast<double>(kernel.all.launches);
+    const double part =
+        whole_ns > 0 ? kernel.all.estimated_total_ns().value_or(0) : static_cast<double>(kernel.all.launches);
     const double whole = whole_ns > 0 ? whole_ns : whole_launches;
     kernel.share = whole > 0 ? part / whole : 0;
   }
@@ -195,7 +195,7 @@ TimeChange total_of(const Comparison& comparison) {
   const auto samples = [](const std::vector<Recording>& side) {
     std::vector<TimeSample> out;
     for (const Recording& r : side) {
-      if (r.kernel_total_ns > 0) out.push_back({static_cast<double>(r.kernel_total_ns), r.begin_unix_ns, 0});
+      if (r.kernel_total_ns > 0) out.push_back({r.kernel_total_ns, r.begin_unix_ns, 0});
     }
     return out;
   };

@@ -88,9 +88,7 @@ Recording recording_of(const LogSummary& summary) {
                               group.dyn_shared_bytes.known ? group.dyn_shared_bytes.min : 0};
     const auto [at, fresh] = recording.kernels.try_emplace(key, group);
     if (!fresh) at->second.add(group, budget);
-    if (__builtin_add_overflow(recording.kernel_total_ns, group.gpu.total_ns, &recording.kernel_total_ns)) {
-      recording.kernel_total_ns = INT64_MAX;
-    }
+    recording.kernel_total_ns += group.estimated_total_ns().value_or(0);
   }
   return recording;
 }
@@ -109,7 +107,7 @@ void Recording::add(const Recording& other) {
     const auto [at, fresh] = kernels.try_emplace(key, group);
     if (!fresh) at->second.add(group, budget);
   }
-  if (__builtin_add_overflow(kernel_total_ns, other.kernel_total_ns, &kernel_total_ns)) kernel_total_ns = INT64_MAX;
+  kernel_total_ns += other.kernel_total_ns;
 }
 
 std::vector<Recording> join_runs(std::vector<Recording> logs) {

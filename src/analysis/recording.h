@@ -47,7 +47,7 @@ struct Recording {
   bool complete = true;              // false: more configurations than are kept apart
   Machine machine;
   std::map<KernelConfigKey, LaunchGroup> kernels;
-  std::int64_t kernel_total_ns = 0;
+  double kernel_total_ns = 0;  // of launches without a time (samples were taken) what those with one took on average
 
   void add(const Recording& other);
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -114,7 +115,7 @@ Json recordings_json(const std::vector<analysis::Recording>& side) {
     out.push_back(Json{{"paths", recording.paths},
                        {"begin_unix_ns", or_null(recording.begin_unix_ns)},
                        {"end_unix_ns", or_null(recording.end_unix_ns)},
-                       {"kernel_total_ns", recording.kernel_total_ns},
+                       {"kernel_total_ns", std::llround(std::min(recording.kernel_total_ns, 9e18))},
                        {"missing_events", recording.missing_events},
                        {"without_end", recording.without_end},
                        {"complete", recording.complete},

@@ -112,6 +112,10 @@ class Check(FolderTest):
                             ("pageable_bytes", {"program": {"pageable_bytes": 0}})):
             (finding,) = self.check(budget, log, code=3)
             self.assertIn("--timing all", finding["reason"], key)
+        sampled = self.log("sampled.ndjson")
+        sampled.write_text(sampled.read_text().replace('"timing": "all"', '"timing": "sample:4"'))
+        self.check({"program": {"idle_percent": 99}}, sampled, code=3)
+        self.check({"kernels": {"reduce*": {"p95_us": 60}}}, sampled)
         lost = self.log("lost.ndjson", lost=2)
         self.check({"program": {"launches": 8}}, lost, code=3)  # there may be more
         self.check({"program": {"launches": 7}}, lost, code=1)  # there are more
