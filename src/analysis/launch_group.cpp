@@ -83,6 +83,54 @@ void LaunchGroup::add_launches(const ConfigFacts& facts, std::uint64_t count) {
   if (facts.limiter) limited_by[static_cast<std::size_t>(*facts.limiter)] += count;
 }
 
+namespace {
+
+template <class T>
+void widen(Range<T>& range, const Range<T>& other) {
+  if (!other.known) return;
+  range.add(other.min);
+  range.add(other.max);
+}
+
+}  // namespace
+
+void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
+  if (!block_threads.known) {
+    block = other.block;
+    cluster = other.cluster;
+  } else if (other.block_threads.known && block != other.block) {
+    several_blocks = true;
+  }
+  several_blocks |= other.several_blocks;
+  add_device(other.device);
+  if (other.several_devices) {
+    device.reset();
+    several_devices = true;
+  }
+  launches += other.launches;
+  failed += other.failed;
+  captured += other.captured;
+  configs += other.configs;
+  call.add(other.call);
+  gpu.add(other.gpu, budget);
+  queue.add(other.queue);
+  widen(num_regs, other.num_regs);
+  widen(static_shared_bytes, other.static_shared_bytes);
+  widen(local_bytes_per_thread, other.local_bytes_per_thread);
+  widen(max_active_blocks, other.max_active_blocks);
+  widen(dyn_shared_bytes, other.dyn_shared_bytes);
+  widen(block_threads, other.block_threads);
+  widen(grid_blocks, other.grid_blocks);
+  widen(occupancy, other.occupancy);
+  occupancy_sum += other.occupancy_sum;
+  occupancy_count += other.occupancy_count;
+  for (std::size_t i = 0; i < limited_by.size(); ++i) {
+    limited_by[i] += other.limited_by[i];
+    widen(limit_occupancy[i], other.limit_occupancy[i]);
+  }
+  limiters |= other.limiters;
+}
+
 std::optional<double> LaunchGroup::estimated_total_ns() const {
   const auto mean = gpu.mean_ns();
   if (!mean) return std::nullopt;

@@ -101,6 +101,7 @@ struct LaunchGroup {
   Range<std::int32_t> num_regs, static_shared_bytes, local_bytes_per_thread, max_active_blocks;
   Range<std::uint32_t> dyn_shared_bytes;
   Range<std::uint64_t> block_threads;
+  Range<std::uint64_t> grid_blocks;  // blocks of a launch, of those that have lines of their own
   event::Dim3 block;            // of the first configuration
   bool several_blocks = false;
   event::Dim3 cluster{0, 0, 0};
@@ -115,6 +116,8 @@ struct LaunchGroup {
   void add_device(std::optional<std::int32_t> which);
   // `facts` of a configuration that add_config has had.
   void add_launches(const ConfigFacts& facts, std::uint64_t count);
+  // Another group's launches as well; the label stays. `configs` then counts those of both, also where they are the same.
+  void add(const LaunchGroup& other, event::SketchBudget& budget);
 
   // Executed or tried, and not refused: those that can have a time.
   std::uint64_t executed() const { return launches - std::min(launches, failed); }

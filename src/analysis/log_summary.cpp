@@ -137,6 +137,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   }
   ++(launch.seq.slot() == event::kGpuSlot ? log.gpu_kernels : log.launches);
   group.add_launches(configs_[config].facts, 1);
+  group.grid_blocks.add(launch.grid.count());
   if (failed) {
     ++log.failed;
     ++group.failed;
