@@ -95,7 +95,7 @@ class Adviser {
   }
 
   // Everything that binds, taken to where one more block fits; nothing where a limit cannot be moved by numbers.
-  std::optional<Scenario> all_moved() const {
+  std::optional<Scenario> all_moved(Change change) const {
     Scenario moved = scenario_;
     if (binds(Limiter::kWarps) || binds(Limiter::kBlocks) || binds(Limiter::kBarriers)) return std::nullopt;
     if (binds(Limiter::kRegisters)) {
@@ -103,7 +103,9 @@ class Adviser {
       if (!registers) return std::nullopt;
       moved.kernel.num_regs = *registers;
     }
-    if (binds(Limiter::kSharedMem)) {
+    if (change == Change::kCarveout) {
+      moved.shape.carveout = *larger_carveout(scenario_, target_);
+    } else if (binds(Limiter::kSharedMem)) {
       const auto bytes = fewer_shared_bytes(scenario_, target_);
       if (!bytes) return std::nullopt;
       set_shared_bytes(moved, scenario_, *bytes);
@@ -120,7 +122,7 @@ class Adviser {
     advice.gains = warps_of(advice.after) > warps_of(list_.now);
     advice.also = static_cast<LimiterSet>(list_.now.limiters & ~limiter_bit(of));
     if (!advice.gains) {
-      if (const auto moved = all_moved()) advice.together = what_if(*moved);
+      if (const auto moved = all_moved(change)) advice.together = what_if(*moved);
     }
     list_.advice.push_back(std::move(advice));
   }

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "event/board.h"
+#include "occupancy/occupancy_model.h"
 
 namespace gpuflight::occupancy {
 namespace {
@@ -41,7 +42,7 @@ std::span<const Architecture> architectures() {
     std::vector<Architecture> out;
     for (const event::DeviceInfo& board : event::boards()) {
       const std::string name = architecture_name(board);
-      if (out.empty() || out.back().name != name) out.push_back({name, &board});
+      if (out.empty() || out.back().name != name) out.push_back({name, shared_unit_bytes(board), &board});
     }
     return out;
   }();

@@ -2,6 +2,7 @@
 // what a calculator and a what-if speak of without a GPU. The numbers are those of event/board.h, said once.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@ namespace gpuflight::occupancy {
 
 struct Architecture {
   std::string name;                // "sm_86"
+  std::int32_t shared_unit_bytes;  // shared memory goes to blocks in this unit
   const event::DeviceInfo* board;  // its limits; name and SM count are those of this board
 };
 
