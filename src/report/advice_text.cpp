@@ -62,12 +62,12 @@ std::string gain_text(const Advice& advice, const AdviceList& list) {
   };
   if (advice.gains) return brings(advice.after);
   const std::string also = limiter_words(advice.also);
-  if (advice.together) {
-    return fmt::format("nothing alone, {} limit{} to {} too; both together: {}", also, also.ends_with('s') ? "" : "s",
-                       blocks_text(list.now.max_active_blocks), brings(*advice.together));
-  }
-  return fmt::format("nothing alone, {} limit{} to {} too: only with another block size", also,
-                     also.ends_with('s') ? "" : "s", blocks_text(list.now.max_active_blocks));
+  const bool several = (advice.also & (advice.also - 1)) != 0;
+  const std::string hold = fmt::format("nothing alone, {} {} to {} too", also,
+                                       several || also.ends_with('s') ? "limit" : "limits",
+                                       blocks_text(list.now.max_active_blocks));
+  if (!advice.together) return hold + ": only with another block size";
+  return fmt::format("{}; {} together: {}", hold, several ? "all" : "both", brings(*advice.together));
 }
 
 // How a programmer gets there.
