@@ -152,9 +152,10 @@ Explanation explain(const StudiedConfig& config) {
   out.scenario = scenario_of(config, out.silence);
   if (out.silence == Silence::kNone) {
     out.advice = occupancy::advise(out.scenario);
-    // What the driver said of clusters goes with it, though no change of ours moves it.
-    constexpr auto kCluster = static_cast<std::size_t>(event::Limiter::kCluster);
-    out.advice->now.limit_blocks[kCluster] = config.occupancy.limit_blocks[kCluster];
+    // The log's own words go before the model's; of clusters the driver alone can tell.
+    for (std::size_t i = 0; i < out.advice->now.limit_blocks.size(); ++i) {
+      if (config.occupancy.limit_blocks[i] >= 0) out.advice->now.limit_blocks[i] = config.occupancy.limit_blocks[i];
+    }
     out.advice->now.max_active_clusters = config.occupancy.max_active_clusters;
     out.advice->now.limiters = config.occupancy.limiters;
     out.advice->now.limiter = config.occupancy.limiter;

@@ -162,7 +162,11 @@ std::vector<StudiedConfig> KernelStudy::configs() const {
     const auto [place, fresh] = places.try_emplace(key, out.size());
     if (fresh) {
       out.push_back(row.config);
-      if (row.board != LogSummary::kNone) out.back().board = boards_[row.board];
+      if (row.board != LogSummary::kNone) {
+        out.back().board = boards_[row.board];
+        // The log has a ratio only, of which the warps are worked out; the board has the number itself.
+        out.back().occupancy.max_warps_per_sm = boards_[row.board].max_warps_per_sm();
+      }
     } else {
       StudiedConfig& known = out[place->second];
       known.grids.add(row.config.grids);
