@@ -116,9 +116,12 @@ void KernelStudy::add_row(const log::LogEvent& event) {
 }
 
 void KernelStudy::add(const log::LogEvent& event) {
+  const auto* const kernel = std::get_if<log::KernelEventLine>(&event);
+  const auto* const sum = std::get_if<log::KernelSummaryLine>(&event);
+  if (kernel != nullptr) summary_.set_config_tag(board_of(kernel->kernel.device));
+  if (sum != nullptr) summary_.set_config_tag(board_of(sum->kernel.device));
   summary_.add(event);
   if (summary_.groups().size() > rows_.size()) add_row(event);
-  const auto* const kernel = std::get_if<log::KernelEventLine>(&event);
   const std::uint32_t at = summary_.group_of_last();
   if (at == LogSummary::kNone) return;
   if (kernel == nullptr || kernel->launch.captured || kernel->launch.status.value_or(0) != 0) return;

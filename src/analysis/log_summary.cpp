@@ -233,6 +233,7 @@ std::uint32_t LogSummary::config_index(const event::KernelInfo& kernel, const ev
   append_bytes(key_, shape.cluster);
   append_bytes(key_, shape.dyn_shared_bytes);
   key_.push_back(shape.cooperative ? '\1' : '\0');
+  append_bytes(key_, config_tag_);
   if (by_ == GroupBy::kDevice) append_bytes(key_, logs_.size());  // an ordinal means something in its own log only
   if (const auto found = config_index_.find(std::string_view(key_)); found != config_index_.end()) return found->second;
 

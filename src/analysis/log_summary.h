@@ -43,6 +43,8 @@ class LogSummary {
   explicit LogSummary(GroupBy by, SummaryLimits limits = {});
 
   void begin_log(const std::string& path);
+  // Configurations added under different tags are told apart: kinds of boards, which an ordinal does not name.
+  void set_config_tag(std::uint32_t tag) { config_tag_ = tag; }
   void add(const log::LogEvent& event);
   void end_log(const log::ReadStats& stats);
 
@@ -137,6 +139,7 @@ class LogSummary {
   std::string key_;  // scratch
   std::int64_t summarised_until_ns_ = -1;  // of the present log, by summaries of seconds
   std::uint32_t group_of_last_ = kNone;
+  std::uint32_t config_tag_ = 0;
   bool groups_full_ = false;
 };
 

@@ -40,7 +40,8 @@ OccupancyCurve occupancy_curve(const Scenario& scenario, CurveOver over) {
   std::int32_t step = 1;
   switch (over) {
     case CurveOver::kBlock:
-      curve.least = step = std::max(scenario.device.warp_size, 1);
+      curve.least = 1;
+      step = std::max(scenario.device.warp_size, 1);
       curve.most = scenario.device.max_threads_per_block;
       curve.now = scenario.threads();
       break;
@@ -55,7 +56,8 @@ OccupancyCurve occupancy_curve(const Scenario& scenario, CurveOver over) {
       curve.now = scenario.shared_bytes();
       break;
   }
-  for (std::int32_t x = curve.least; x <= curve.most; x += step) {
+  const std::int32_t first = over == CurveOver::kBlock ? step : curve.least;
+  for (std::int32_t x = first; x <= curve.most; x += step) {
     const event::Occupancy o = what_if(moved(scenario, over, x));
     const CurvePoint point{x, o.max_active_blocks, o.max_active_blocks * o.warps_per_block, o.limiters};
     const bool same = over != CurveOver::kBlock && !curve.points.empty() &&

@@ -25,7 +25,7 @@ const char* axis_title(CurveOver over) {
     case CurveOver::kRegisters:
       return "registers per thread";
     case CurveOver::kShared:
-      return "bytes of shared memory per block, static and dynamic";
+      return "bytes of shared memory per block";
   }
   return "";
 }
@@ -47,6 +47,18 @@ std::vector<std::int32_t> columns_of(const OccupancyCurve& curve, std::size_t wi
   return xs;
 }
 
+// The mark below the axis and what holds there, beside it where there is room.
+std::string mark_text(const OccupancyCurve& curve, const occupancy::CurvePoint& point, std::size_t column,
+                      std::size_t width) {
+  const std::string text = fmt::format("{}: {}, {}, limited by {}", count_text(static_cast<std::uint64_t>(curve.now)),
+                                       percent_text(static_cast<double>(point.warps) / curve.max_warps, 1),
+                                       point.blocks == 1 ? "1 block" : fmt::format("{} blocks", point.blocks),
+                                       limiter_words(point.limiters));
+  if (column + 2 + text.size() <= width) return std::string(column, ' ') + "^ " + text + "\n";
+  if (text.size() + 1 <= column) return std::string(column - text.size() - 1, ' ') + text + " ^\n";
+  return std::string(column, ' ') + "^\n" + wrapped(text, width, 0) + "\n";
+}
+
 }  // namespace
 
 std::string curve_plot(const OccupancyCurve& curve, std::size_t width) {
@@ -66,22 +78,13 @@ std::string curve_plot(const OccupancyCurve& curve, std::size_t width) {
     bars.erase(bars.find_last_not_of(' ') + 1);
     out += fmt::format("{:>3}% |{}\n", row * 100 / kRows, bars);
   }
-  const std::string least = fmt::format("{}", curve.least), most = count_text(static_cast<std::uint64_t>(curve.most));
+  const std::string least = fmt::format("{}", curve.points.front().x);
+  const std::string most = count_text(static_cast<std::uint64_t>(curve.most));
+  const std::size_t between = xs.size() > least.size() + most.size() ? xs.size() - least.size() - most.size() : 1;
   out += "     +" + std::string(xs.size(), '-') + "\n";
-  out += std::string(kLabel, ' ') + least +
-         std::string(xs.size() > least.size() + most.size() ? xs.size() - least.size() - most.size() : 1, ' ') + most +
-         "\n";
-  if (const auto* point = curve.at(curve.now)) {
-    std::string text = fmt::format("{}: {}, {}, limited by {}", count_text(static_cast<std::uint64_t>(curve.now)),
-                                   percent_text(static_cast<double>(point->warps) / curve.max_warps, 1),
-                                   point->blocks == 1 ? "1 block" : fmt::format("{} blocks", point->blocks),
-                                   limiter_words(point->limiters));
-    const std::size_t mark = kLabel + std::min(here, xs.size() - 1);
-    const bool left = mark + 2 + text.size() > kLabel + xs.size() && text.size() + 1 < mark;
-    out +=
-        left ? std::string(mark - text.size() - 1, ' ') + text + " ^\n" : std::string(mark, ' ') + "^ " + text + "\n";
-  }
-  return out;
+  out += std::string(kLabel, ' ') + least + std::string(between, ' ') + most + "\n";
+  const auto* const point = curve.at(curve.now);
+  return point == nullptr ? out : out + mark_text(curve, *point, kLabel + std::min(here, xs.size() - 1), width);
 }
 
 }  // namespace gpuflight::report

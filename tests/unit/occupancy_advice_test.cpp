@@ -312,7 +312,8 @@ TEST(Curve, Bounds) {
   const Scenario s = scenario_of("sm_86", 40, 256, 16384);
   const OccupancyCurve block = occupancy_curve(s, CurveOver::kBlock);
   EXPECT_EQ(block.points.size(), 32u);
-  EXPECT_EQ(block.at(31), nullptr);
+  EXPECT_EQ(block.at(0), nullptr);
+  EXPECT_EQ(block.at(1), block.at(32));  // a warp is the least there is
   EXPECT_EQ(block.at(1025), nullptr);
   EXPECT_EQ(block.now, 256);
   EXPECT_EQ(block.at(256)->blocks, 5);
