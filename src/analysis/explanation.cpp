@@ -50,7 +50,7 @@ void add_grid_findings(Explanation& out) {
     finding.launches = launches;
     finding.value = share_sum / static_cast<double>(launches);
     finding.bound_share = share_of_time(ns, gpu, share_sum, grids.placed);
-    if (ns > 0) finding.bound_ns = ns;
+    if (ns > 0) finding.bound_ns = ns * out.config.stands_for();
     if (finding.bound_share && *finding.bound_share < kLeastTail) return;
     out.findings.push_back(finding);
   };
@@ -80,7 +80,7 @@ void add_launch_bound(Explanation& out) {
   finding.rule = Rule::kLaunchBound;
   finding.launches = shorts.shorter;
   finding.value = static_cast<double>(shorts.shorter) / static_cast<double>(shorts.compared);
-  finding.bound_ns = shorts.gap_ns;
+  finding.bound_ns = shorts.gap_ns * out.config.stands_for();
   out.findings.push_back(finding);
 }
 

@@ -144,7 +144,7 @@ bool KernelStudy::by_gpu_time() const {
 }
 
 std::vector<StudiedConfig> KernelStudy::configs() const {
-  const bool timed = by_gpu_time();
+  const bool timed = by_gpu_time(), sampled = timed && summary_.sampled();
   using Key = std::tuple<std::string, std::uint32_t, std::int32_t, std::int32_t, std::int32_t, std::int32_t,
                          event::LaunchShape>;
   std::map<Key, std::size_t> places;
@@ -184,7 +184,9 @@ std::vector<StudiedConfig> KernelStudy::configs() const {
     config.call.add(group.call);
     config.gpu.add(group.gpu);
     config.queue.add(group.queue);
-    const double weight = timed ? group.estimated_total_ns().value_or(0) : static_cast<double>(group.launches);
+    const double weight = sampled ? group.estimated_total_ns().value_or(0)
+                          : timed ? static_cast<double>(group.gpu.total_ns)
+                                  : static_cast<double>(group.launches);
     config.weight += weight;
     all += weight;
   }

@@ -51,10 +51,15 @@ struct StudiedConfig {
   Durations call, gpu, queue;
   GridFacts grids;
   ShortLaunches short_launches;
-  double weight = 0;  // of the order: estimated GPU time where times are known, else launches
+  double weight = 0;  // of the order: GPU time where it is known (of samples what they stand for), else launches
   double share = 0;   // of all weights
 
   std::uint64_t executed() const { return launches - std::min(launches, failed); }
+  // Of launches with a time: how many each speaks for.
+  double stands_for() const {
+    if (gpu.count == 0 || executed() <= gpu.count) return 1;
+    return static_cast<double>(executed()) / static_cast<double>(gpu.count);
+  }
 };
 
 class KernelStudy {

@@ -173,7 +173,7 @@ class Adviser {
       return warps_of(what_if(with_block(scenario_, block))) > warps_of(list_.now);
     };
     std::vector<std::int32_t> sizes;
-    for (std::int32_t block = (threads - 1) / warp * warp; block > 0; block -= warp) {
+    for (std::int32_t block = std::min(threads - 1, most) / warp * warp; block > 0; block -= warp) {
       if (!gains(block)) continue;
       sizes.push_back(block);
       break;

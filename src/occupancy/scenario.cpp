@@ -9,6 +9,24 @@ namespace gpuflight::occupancy {
 
 using event::Limiter;
 
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 28;
+
+}  // namespace
+
+std::int32_t Scenario::threads() const {
+  const std::uint64_t plane = std::uint64_t{shape.block.x} * shape.block.y;
+  const std::uint64_t most = static_cast<std::uint64_t>(kMost);
+  if (plane > most) return shape.block.z == 0 ? 0 : static_cast<std::int32_t>(kMost);
+  return static_cast<std::int32_t>(std::min(plane * shape.block.z, most));
+}
+
+std::int32_t Scenario::shared_bytes() const {
+  const std::int64_t bytes = std::int64_t{kernel.static_shared_bytes} + std::int64_t{shape.dyn_shared_bytes};
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(bytes, 0, kMost));
+}
+
 event::Occupancy what_if(const Scenario& scenario) noexcept {
   event::Occupancy occupancy = compute_occupancy(scenario.device, scenario.kernel, scenario.shape);
   const std::int32_t barriers = scenario.barrier_blocks;

@@ -17,11 +17,9 @@ struct Scenario {
   // memory or block size moves it. -1: not known to limit.
   std::int32_t barrier_blocks = -1;
 
-  std::int32_t threads() const { return static_cast<std::int32_t>(shape.block.count()); }
-  // Static and dynamic together.
-  std::int32_t shared_bytes() const {
-    return kernel.static_shared_bytes + static_cast<std::int32_t>(shape.dyn_shared_bytes);
-  }
+  // Of sizes that no launch can have (logs may hold anything) as much as still adds up.
+  std::int32_t threads() const;
+  std::int32_t shared_bytes() const;  // static and dynamic together
 };
 
 // By the model alone, with the barriers' limit beside it.

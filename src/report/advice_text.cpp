@@ -63,9 +63,9 @@ std::string gain_text(const Advice& advice, const AdviceList& list) {
   if (advice.gains) return brings(advice.after);
   const std::string also = limiter_words(advice.also);
   const bool several = (advice.also & (advice.also - 1)) != 0;
-  const std::string hold = fmt::format("nothing alone, {} {} to {} too", also,
-                                       several || also.ends_with('s') ? "limit" : "limits",
-                                       blocks_text(list.now.max_active_blocks));
+  const std::string hold =
+      fmt::format("nothing alone, {} {} to {} too", also, several || also.ends_with('s') ? "limit" : "limits",
+                  blocks_text(list.now.max_active_blocks));
   if (!advice.together) return hold + ": only with another block size";
   return fmt::format("{}; {} together: {}", hold, several ? "all" : "both", brings(*advice.together));
 }
@@ -118,7 +118,8 @@ std::string limiter_words(event::LimiterSet limiters) {
 
 std::string resident_text(const Occupancy& o) {
   return fmt::format("{} of {} warp{} on an SM, {} of {} warps", blocks_text(o.max_active_blocks), o.warps_per_block,
-                     o.warps_per_block == 1 ? "" : "s", o.max_active_blocks * o.warps_per_block, o.max_warps_per_sm);
+                     o.warps_per_block == 1 ? "" : "s", std::int64_t{o.max_active_blocks} * o.warps_per_block,
+                     o.max_warps_per_sm);
 }
 
 std::vector<std::string> limit_lines(const Occupancy& o) {

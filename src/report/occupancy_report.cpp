@@ -71,8 +71,9 @@ TextTable board_table() {
 void add_row(TextTable& table, std::string arch, const event::Occupancy& o, std::string best, std::string board) {
   table.add_row(
       {std::move(arch), occupancy_text(o), o.max_active_blocks < 0 ? kUnknown : std::to_string(o.max_active_blocks),
-       o.max_active_blocks < 0 ? kUnknown
-                               : fmt::format("{} of {}", o.max_active_blocks * o.warps_per_block, o.max_warps_per_sm),
+       o.max_active_blocks < 0
+           ? kUnknown
+           : fmt::format("{} of {}", std::int64_t{o.max_active_blocks} * o.warps_per_block, o.max_warps_per_sm),
        limiter_words(o.limiters), std::move(best), std::move(board)});
 }
 
@@ -104,9 +105,8 @@ void append_clusters(std::string& out, const WhatIf& what_if) {
 
 void append_one_board(std::string& out, const WhatIf& what_if, const OccupancyOptions& options) {
   const event::Occupancy& now = what_if.advice.now;
-  const std::string about =
-      fmt::format("{} (as {}): {}", what_if.arch, board_text(what_if.scenario.device),
-                  scenario_text(what_if.scenario.kernel, what_if.scenario.shape));
+  const std::string about = fmt::format("{} (as {}): {}", what_if.arch, board_text(what_if.scenario.device),
+                                        scenario_text(what_if.scenario.kernel, what_if.scenario.shape));
   out += bold(options) + wrapped(about, options.width, 0) + off(options) + "\n\n";
   for (const Obstacle obstacle : what_if.obstacles) {
     out += fmt::format("Cannot be launched: {}\n", obstacle_text(obstacle, what_if));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -118,6 +119,24 @@ TEST(Advice, BlockSizes) {
   ASSERT_NE(smaller, nullptr);
   EXPECT_EQ(warps(smaller->after), 63);
   EXPECT_NE(find(list, Change::kBlockSize, 832), nullptr);  // 2 of 26 warps
+}
+
+// A log may hold anything.
+TEST(Advice, AbsurdNumbersAreSurvived) {
+  constexpr auto kMost = std::numeric_limits<std::int32_t>::max();
+  for (const std::uint32_t threads : {0u, 1u, 0x7fffffffu, 0xffffffffu}) {
+    for (const int value : {-1, 0, kMost}) {
+      Scenario s = scenario_of("h200", value, threads, value, static_cast<std::uint32_t>(value));
+      s.shape.block.y = threads;
+      s.kernel.max_threads_per_block = value;
+      s.shape.carveout = value;
+      s.barrier_blocks = value;
+      const AdviceList list = advise(s);
+      EXPECT_LE(list.now.max_active_blocks, 32);
+      for (const char* curve : kCurveNames) EXPECT_FALSE(occupancy_curve(s, *curve_over(curve)).points.empty());
+    }
+  }
+  EXPECT_EQ(advise(Scenario()).advice.size(), 0u);
 }
 
 TEST(Advice, LaunchBoundsBoundTheBlock) {
