@@ -213,6 +213,9 @@ class Writer {
 };
 
 void append_notes(Writer& writer, const analysis::LogSummary& logs) {
+  if (logs.groups_full()) {
+    writer.note("note: there are more configurations than are kept apart; the last ones are left out");
+  }
   for (const analysis::LogFacts& log : logs.logs()) {
     const std::string of = logs.logs().size() > 1 ? " of " + printable(log.path) : "";
     if (log.broken_lines() > 0) {

@@ -106,6 +106,7 @@ std::string explain_json(const ExplainedKernels& explained, const analysis::LogS
   }
   out["kernels"] = Json::array();
   for (const Explanation& kernel : explained.kernels) out["kernels"].push_back(kernel_json(kernel));
+  out["configs_complete"] = !logs.groups_full();
   out["left_out"] = Json{{"configs", explained.left_out}, {"share", explained.left_out_share}};
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
