@@ -73,6 +73,7 @@ void LogSummary::end_log(const log::ReadStats& stats) {
 }
 
 void LogSummary::add(const log::LogEvent& event) {
+  group_of_last_ = kNone;
   if (log::thread_seq(event)) ++logs_.back().event_lines;
   if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) {
     add_kernel(*kernel);
@@ -121,6 +122,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   }
   LaunchGroup& group =
       group_for(config, {launch.stream.value, launch.thread, &line.scope, launch.graph.value});
+  group_of_last_ = static_cast<std::uint32_t>(&group - groups_.data());
   const bool failed = launch.status && *launch.status != 0;
   log.saw_time(launch.launch_ns);
   if (launch.call_ns && event::plausible(launch.launch_ns) && event::plausible(*launch.call_ns)) {
@@ -232,6 +234,7 @@ std::uint32_t LogSummary::config_index(const event::KernelInfo& kernel, const ev
   append_bytes(key_, shape.cluster);
   append_bytes(key_, shape.dyn_shared_bytes);
   key_.push_back(shape.cooperative ? '\1' : '\0');
+  append_bytes(key_, config_tag_);
   if (by_ == GroupBy::kDevice) append_bytes(key_, logs_.size());  // an ordinal means something in its own log only
   if (const auto found = config_index_.find(std::string_view(key_)); found != config_index_.end()) return found->second;
 

@@ -43,12 +43,16 @@ class LogSummary {
   explicit LogSummary(GroupBy by, SummaryLimits limits = {});
 
   void begin_log(const std::string& path);
+  // Configurations added under different tags are told apart: kinds of boards, which an ordinal does not name.
+  void set_config_tag(std::uint32_t tag) { config_tag_ = tag; }
   void add(const log::LogEvent& event);
   void end_log(const log::ReadStats& stats);
 
   GroupBy by() const { return by_; }
   const std::vector<LogFacts>& logs() const { return logs_; }
   const std::vector<LaunchGroup>& groups() const { return groups_; }
+  // Row of groups() that the kernel event added last counts in; kNone: another event, or one that counts elsewhere.
+  std::uint32_t group_of_last() const { return group_of_last_; }
   std::size_t kernels() const { return kernel_names_.size(); }
   LaunchGroup totals() const;  // of all groups; label empty
   bool groups_full() const { return groups_full_; }
@@ -56,8 +60,9 @@ class LogSummary {
   bool has_times() const;  // of any log: the GPU's times of anything
   bool sampled() const;    // some kernels only have times, by option
 
- private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+
+ private:
   struct Sums {
     std::uint64_t count = 0, captured = 0, failed = 0;
     std::int64_t call_total_ns = 0;
@@ -133,6 +138,8 @@ class LogSummary {
   std::vector<Untimed> untimed_;
   std::string key_;  // scratch
   std::int64_t summarised_until_ns_ = -1;  // of the present log, by summaries of seconds
+  std::uint32_t group_of_last_ = kNone;
+  std::uint32_t config_tag_ = 0;
   bool groups_full_ = false;
 };
 

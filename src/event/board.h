@@ -1,7 +1,8 @@
 // Known boards: one per compute capability at least, so that a calculator, a what-if or a simulated device can speak
 // of a device that is not there. Limits per SM are those of the CUDA programming guide ("Technical specifications
-// per compute capability"); SM counts, clocks, buses and caches are those of the product's data sheet, so a real
-// device's own device_info always goes before this table.
+// per compute capability"; of 5.0 to 7.2 that of CUDA 12, of 10.1 that of 11.0, which it became); SM counts, clocks,
+// buses and caches are those of the product's data sheet, so a real device's own device_info always goes before this
+// table.
 #pragma once
 
 #include <span>

@@ -198,6 +198,27 @@ Occupancy compute_occupancy(const DeviceInfo& device, const KernelInfo& kernel, 
   return occupancy;
 }
 
+std::int32_t best_block_size(const DeviceInfo& device, const KernelInfo& kernel, const LaunchShape& shape) noexcept {
+  const cudaOccDeviceProp properties = properties_of(device);
+  cudaOccFuncAttributes attributes = attributes_of(device, kernel);
+  const cudaOccDeviceState state = state_of(shape);
+  if (kernel.max_threads_per_block > 0) attributes.maxThreadsPerBlock = kernel.max_threads_per_block;
+  const std::size_t dynamic = static_cast<std::size_t>(std::min<std::int64_t>(shape.dyn_shared_bytes,
+                                                                              kAbsurdSharedBytes));
+  int blocks = 0, threads = 0;
+  if (cudaOccMaxPotentialOccupancyBlockSize(&blocks, &threads, &properties, &attributes, &state, nullptr, dynamic) !=
+      CUDA_OCC_SUCCESS) {
+    return 0;
+  }
+  return threads;
+}
+
+std::int32_t shared_unit_bytes(const DeviceInfo& device) noexcept {
+  const cudaOccDeviceProp properties = properties_of(device);
+  int bytes = 0;
+  return cudaOccSMemAllocationGranularity(&bytes, &properties) == CUDA_OCC_SUCCESS ? bytes : 0;
+}
+
 double Ratio::value() const noexcept {
   return known() ? static_cast<double>(num) / static_cast<double>(den) : std::numeric_limits<double>::quiet_NaN();
 }

@@ -44,6 +44,14 @@ using event::kUnlimitedBlocks;
 event::Occupancy compute_occupancy(const event::DeviceInfo& device, const event::KernelInfo& kernel,
                                    const event::LaunchShape& shape, DriverAnswer driver = {}) noexcept;
 
+// cudaOccMaxPotentialOccupancyBlockSize's answer: the block size with the most threads on an SM, the same shared memory
+// in each block. At most what the kernel's launch bounds allow, where they are known. 0: none, or not known.
+std::int32_t best_block_size(const event::DeviceInfo& device, const event::KernelInfo& kernel,
+                             const event::LaunchShape& shape) noexcept;
+
+// Shared memory goes to blocks in units of so many bytes; 0: an architecture the header does not know.
+std::int32_t shared_unit_bytes(const event::DeviceInfo& device) noexcept;
+
 // An exact ratio, so that a writer prints 5/6 to as many digits as it wants. den == 0: not known.
 struct Ratio {
   std::uint64_t num = 0;

@@ -7,7 +7,7 @@ import unittest
 
 from cli_support import SOURCE, TOOL, FolderTest, environment, tool, write_log
 
-VERBS = ("run", "tail", "report", "diff", "check", "export", "recover", "doctor", "version")
+VERBS = ("run", "tail", "report", "explain", "occupancy", "diff", "check", "export", "recover", "doctor", "version")
 
 
 class Usage(FolderTest):
@@ -130,7 +130,7 @@ class Colours(FolderTest):
 
     def test_only_on_a_terminal_and_not_with_no_color(self):
         log = write_log(self.folder / "a.ndjson", "--lost", 3)
-        for words in (("report", log), ("tail", "--no-follow", log)):
+        for words in (("report", log), ("explain", log), ("tail", "--no-follow", log)):
             self.assertIn(b"\033[", self.on_terminal(*words))
             self.assertNotIn(b"\033[", self.on_terminal(*words, NO_COLOR="1"))
             self.assertNotIn(b"\033[", self.on_terminal(*words, "--color", "never"))

@@ -14,7 +14,6 @@
 namespace gpuflight::cli {
 namespace {
 
-constexpr const char* kVerb = "tail";
 constexpr std::size_t kMostKnownNames = 200'000;
 
 }  // namespace
@@ -25,7 +24,7 @@ void EventFilter::add_name(const std::string& text) {
     try {
       pattern.regex.emplace(text.substr(1, text.size() - 2), std::regex::ECMAScript | std::regex::optimize);
     } catch (const std::regex_error& error) {
-      throw UsageError(fmt::format("'{}' is not a regular expression: {}", text, error.what()), kVerb);
+      throw UsageError(fmt::format("'{}' is not a regular expression: {}", text, error.what()), verb_);
     }
   } else if (text.find_first_of("*?[") != std::string::npos) {
     pattern.glob = text;
@@ -40,7 +39,7 @@ void EventFilter::add_limiter(const std::string& name) {
                                    [&](const char* known) { return name == known; });
   if (found == event::kLimiterNames.end()) {
     throw UsageError(
-        fmt::format("'{}' is not a limiter; there are {}", name, fmt::join(event::kLimiterNames, ", ")), kVerb);
+        fmt::format("'{}' is not a limiter; there are {}", name, fmt::join(event::kLimiterNames, ", ")), verb_);
   }
   limiters_ |= event::limiter_bit(static_cast<event::Limiter>(found - event::kLimiterNames.begin()));
 }
@@ -50,7 +49,7 @@ void EventFilter::set_occupancy_below(const std::string& text) {
   const auto value = config::parse_float(std::string_view(text).substr(0, text.size() - (percent ? 1 : 0)));
   const double ratio = value ? *value / (percent ? 100 : 1) : -1;
   if (ratio < 0 || ratio > 1.000001) {
-    throw UsageError(fmt::format("--occupancy-below takes 0 to 1 or 0% to 100%, not '{}'", text), kVerb);
+    throw UsageError(fmt::format("--occupancy-below takes 0 to 1 or 0% to 100%, not '{}'", text), verb_);
   }
   occupancy_below_ = ratio;
 }
@@ -66,8 +65,10 @@ bool EventFilter::passes(const log::KernelEventLine& line) {
   }
   if (limiters_ != 0 && (line.occupancy.limiters & limiters_) == 0) return false;
   if (occupancy_below_ && !(line.occupancy_ratio && *line.occupancy_ratio < *occupancy_below_)) return false;
-  return names_.empty() || name_passes(line.kernel.name);
+  return passes_name(line.kernel.name);
 }
+
+bool EventFilter::passes_name(const std::string& mangled) { return names_.empty() || name_passes(mangled); }
 
 bool EventFilter::name_passes(const std::string& mangled) {
   if (const auto found = known_names_.find(mangled); found != known_names_.end()) return found->second;

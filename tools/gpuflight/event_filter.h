@@ -16,6 +16,8 @@ namespace gpuflight::cli {
 
 class EventFilter {
  public:
+  explicit EventFilter(const char* verb = "tail") : verb_(verb) {}  // whose help a wrong filter points to
+
   // GLOB, /REGEX/, or a word that may stand anywhere in the name. Several: any of them. Throws UsageError.
   void add_name(const std::string& pattern);
   void add_limiter(const std::string& name);           // throws UsageError
@@ -25,6 +27,7 @@ class EventFilter {
 
   bool empty() const;
   bool passes(const log::KernelEventLine& line);
+  bool passes_name(const std::string& mangled);  // by the names alone
 
  private:
   struct Pattern {
@@ -35,6 +38,7 @@ class EventFilter {
   bool name_passes(const std::string& mangled);
   bool matches(const Pattern& pattern, const std::string& name) const;
 
+  const char* verb_;
   std::vector<Pattern> names_;
   std::unordered_map<std::string, bool> known_names_;
   event::LimiterSet limiters_ = 0;

@@ -14,6 +14,10 @@ constexpr std::array kVerbs = {
     Verb{"run", "Record", "run a program and record its kernel launches", run_verb},
     Verb{"tail", "Look", "follow a log while it grows, one line per kernel", tail_verb},
     Verb{"report", "Look", "table of the kernels of one or more logs", report_verb},
+#ifdef GPUFLIGHT_HAS_OCCUPANCY  // built with cuda_occupancy.h
+    Verb{"explain", "Look", "what limits each kernel, what to change, what it would bring", explain_verb},
+    Verb{"occupancy", "Look", "occupancy on any architecture, by numbers or as recorded", occupancy_verb},
+#endif
     Verb{"diff", "Look", "which kernels changed between two sides of recordings, and whether they got slower", diff_verb},
     Verb{"check", "Look", "logs held against a budget of times, occupancy, launches, idle time", check_verb},
     Verb{"export", "Look", "a recording as a trace for Perfetto, chrome://tracing and HTA", export_verb},

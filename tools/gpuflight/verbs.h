@@ -13,6 +13,8 @@ using Arguments = std::vector<std::string>;
 // Each returns the exit code of the process or throws a Failure.
 int run_verb(const Arguments& arguments);
 int tail_verb(const Arguments& arguments);
+int explain_verb(const Arguments& arguments);
+int occupancy_verb(const Arguments& arguments);
 int report_verb(const Arguments& arguments);
 int check_verb(const Arguments& arguments);
 int diff_verb(const Arguments& arguments);
