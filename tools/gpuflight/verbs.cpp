@@ -14,6 +14,7 @@ constexpr std::array kVerbs = {
     Verb{"run", "Record", "run a program and record its kernel launches", run_verb},
     Verb{"tail", "Look", "follow a log while it grows, one line per kernel", tail_verb},
     Verb{"report", "Look", "table of the kernels of one or more logs", report_verb},
+    Verb{"analyze", "Look", "what in the timeline costs time, and what to do about it", analyze_verb},
     Verb{"export", "Look", "a recording as a trace for Perfetto, chrome://tracing and HTA", export_verb},
     Verb{"recover", "Look", "what a crash kept from the log, and how the program ended", recover_verb},
     Verb{"dump", "Command", "make a black box write its last events into its log", dump_verb},

@@ -14,6 +14,7 @@ using Arguments = std::vector<std::string>;
 int run_verb(const Arguments& arguments);
 int tail_verb(const Arguments& arguments);
 int report_verb(const Arguments& arguments);
+int analyze_verb(const Arguments& arguments);
 int export_verb(const Arguments& arguments);
 int recover_verb(const Arguments& arguments);
 int dump_verb(const Arguments& arguments);
