@@ -109,10 +109,11 @@ int analyze_verb(const Arguments& arguments) {
            "(gpuflight run --timing all).",
            kExamples);
   app.add_option("LOG", logs, "Logs, flight files, folders of logs, or - for standard input");
-  app.add_option("--rules", only, "Only these rules")->delimiter(',')->type_name("A,B");
-  app.add_option("--skip", skip, "Without these rules")->delimiter(',')->type_name("A,B");
+  app.add_option("--rules", only, "Only these rules")->delimiter(',')->allow_extra_args(false)->type_name("A,B");
+  app.add_option("--skip", skip, "Without these rules")->delimiter(',')->allow_extra_args(false)->type_name("A,B");
   app.add_option("--set", settings, "A threshold; may be given several times")
       ->type_name("RULE.THRESHOLD=VALUE")
+      ->allow_extra_args(false)
       ->take_all();
   app.add_flag("--list-rules", list, "Every rule with its thresholds and where it is from");
   app.add_option("--fail-on", fail_on, "Exit code 1 from this severity on: info, warning, critical, never")

@@ -1,14 +1,14 @@
 // Copies and fills: from pageable memory, synchronous ones, many small ones.
+#include <algorithm>
 #include <map>
 
+#include "analysis/rules/held_calls.h"
 #include "analysis/rules/rule_table.h"
 
 namespace gpuflight::analysis::rules {
 namespace {
 
 bool to_device(const GpuWork& work) { return work.copy == event::CopyKind::kHtoD || work.copy == event::CopyKind::kHtoA; }
-
-std::int64_t host_ns(const GpuWork& work) { return work.call_ns > 0 ? work.call_ns : 0; }
 
 struct Tally {
   std::uint64_t count = 0, bytes = 0;
@@ -22,92 +22,98 @@ struct Tally {
   }
 };
 
-constexpr const char* kHostHeld = "host time in these calls";
+// Copies or fills that hold the host, and how long no kernel ran meanwhile.
+class HoldingRule : public Rule {
+ public:
+  void on_work(const GpuWork& work) final {
+    if (work.graph == 0 && counts(work)) {
+      ++count_;
+      bytes_ += work.size;
+      const std::int64_t call_ns = std::max<std::int64_t>(work.call_ns, 0);
+      held_ns_ += call_ns;
+      if (work.launch_ns != kNoTime) calls_.hold(work.device, work.launch_ns, work.launch_ns + call_ns, work.ref);
+    }
+    calls_.saw_work(work);
+  }
+  void at_end(const LogTotals& totals, std::vector<Finding>& findings) final {
+    calls_.settle_all();
+    const std::int64_t span = totals.span_ns();
+    if (count_ < min_count_ || share(lost_ns_, span) < min_share_) return;
+    Finding f = costed(name_, CostKind::kBound, lost_ns_, span);
+    f.message = message_;
+    f.cost_how = "host time in these calls while no kernel ran";
+    f.remedy = remedy_;
+    f.count("count", count_).bytes("bytes", bytes_).ns("held", static_cast<double>(held_ns_));
+    evidence_.give(f);
+    findings.push_back(std::move(f));
+  }
 
-class MemcpyAsync final : public Rule {
+ protected:
+  HoldingRule(const char* name, const char* message, const char* remedy, std::uint64_t min_count, double min_share)
+      : name_(name), message_(message), remedy_(remedy), min_count_(min_count), min_share_(min_share) {}
+  virtual bool counts(const GpuWork& work) const = 0;
+
+ private:
+  const char *name_, *message_, *remedy_;
+  const std::uint64_t min_count_;
+  const double min_share_;
+  HeldCalls calls_{[this](std::uint32_t, const EventRef& ref, std::int64_t idle_ns) {
+    lost_ns_ += idle_ns;
+    evidence_.add(ref, idle_ns);
+  }};
+  std::uint64_t count_ = 0, bytes_ = 0;
+  std::int64_t held_ns_ = 0, lost_ns_ = 0;
+  Evidence evidence_;
+};
+
+class MemcpyAsync final : public HoldingRule {
  public:
   explicit MemcpyAsync(const RuleSettings& set)
-      : min_bytes_(set.count("min_bytes")), min_copies_(set.count("min_copies")), min_share_(set["min_share"]) {}
-
-  void on_work(const GpuWork& work) override {
-    if (work.kind != WorkKind::kCopy || !work.async || !work.pageable() || work.size < min_bytes_) return;
-    if (work.graph == 0) found_.add(work, host_ns(work));
-  }
-  void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
-    const std::int64_t span = totals.span_ns();
-    if (found_.count < min_copies_ || share(found_.ns, span) < min_share_) return;
-    Finding f = costed("cuda_memcpy_async", CostKind::kBound, found_.ns, span);
-    f.message = "{copies} asynchronous copies from or to pageable memory, {bytes}: the host waited {held} in their calls, "
-                "and nothing ran beside them";
-    f.cost_how = kHostHeld;
-    f.remedy = "take the host memory from cudaMallocHost, or pin what is there with cudaHostRegister, once and not per copy";
-    f.count("copies", found_.count).bytes("bytes", found_.bytes).ns("held", static_cast<double>(found_.ns));
-    found_.evidence.give(f);
-    findings.push_back(std::move(f));
-  }
+      : HoldingRule("cuda_memcpy_async",
+                    "{count} asynchronous copies from or to pageable memory, {bytes}: they wait as synchronous ones do, the host "
+                    "stood in their calls for {held}",
+                    "take the host memory from cudaMallocHost, or pin what is there with cudaHostRegister, once and not per copy",
+                    set.count("min_copies"), set["min_share"]),
+        min_bytes_(set.count("min_bytes")) {}
 
  private:
-  const std::uint64_t min_bytes_, min_copies_;
-  const double min_share_;
-  Tally found_;
+  bool counts(const GpuWork& work) const override {
+    return work.kind == WorkKind::kCopy && work.async && work.pageable() && work.size >= min_bytes_;
+  }
+  const std::uint64_t min_bytes_;
 };
 
-class MemcpySync final : public Rule {
+class MemcpySync final : public HoldingRule {
  public:
   explicit MemcpySync(const RuleSettings& set)
-      : min_bytes_(set.count("min_bytes")), min_copies_(set.count("min_copies")), min_share_(set["min_share"]) {}
-
-  void on_work(const GpuWork& work) override {
-    if (work.kind != WorkKind::kCopy || work.async || work.graph != 0) return;
-    if (work.copy == event::CopyKind::kDtoD) return;               // on one device: the host need not wait
-    if (to_device(work) && work.size <= min_bytes_) return;        // staged: returns before it is done
-    found_.add(work, host_ns(work));
-  }
-  void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
-    const std::int64_t span = totals.span_ns();
-    if (found_.count < min_copies_ || share(found_.ns, span) < min_share_) return;
-    Finding f = costed("cuda_memcpy_sync", CostKind::kBound, found_.ns, span);
-    f.message = "{copies} synchronous copies of {bytes} held the host for {held}";
-    f.cost_how = kHostHeld;
-    f.remedy = "cudaMemcpyAsync from pinned memory on a stream of its own, and wait only where the data is used";
-    f.count("copies", found_.count).bytes("bytes", found_.bytes).ns("held", static_cast<double>(found_.ns));
-    found_.evidence.give(f);
-    findings.push_back(std::move(f));
-  }
+      : HoldingRule("cuda_memcpy_sync", "{count} synchronous copies of {bytes} held the host for {held}",
+                    "cudaMemcpyAsync from pinned memory on a stream of its own, and wait only where the data is used",
+                    set.count("min_copies"), set["min_share"]),
+        min_bytes_(set.count("min_bytes")) {}
 
  private:
-  const std::uint64_t min_bytes_, min_copies_;
-  const double min_share_;
-  Tally found_;
+  bool counts(const GpuWork& work) const override {
+    if (work.kind != WorkKind::kCopy || work.async) return false;
+    if (work.copy == event::CopyKind::kDtoD) return false;    // on one device: the host need not wait
+    return !to_device(work) || work.size > min_bytes_;        // small ones are staged, the call returns before
+  }
+  const std::uint64_t min_bytes_;
 };
 
-class MemsetSync final : public Rule {
+class MemsetSync final : public HoldingRule {
  public:
-  explicit MemsetSync(const RuleSettings& set) : min_share_(set["min_share"]) {}
-
-  void on_work(const GpuWork& work) override {
-    if (work.kind != WorkKind::kFill || work.async || work.graph != 0) return;
-    const auto memory = work.destination;
-    if (memory == event::MemoryKind::kPinned || memory == event::MemoryKind::kManaged ||
-        memory == event::MemoryKind::kManagedStatic) {
-      found_.add(work, host_ns(work));
-    }
-  }
-  void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
-    const std::int64_t span = totals.span_ns();
-    if (found_.count == 0 || share(found_.ns, span) < min_share_) return;
-    Finding f = costed("cuda_memset_sync", CostKind::kBound, found_.ns, span);
-    f.message = "{fills} synchronous fills of pinned or managed memory, {bytes}, held the host for {held}";
-    f.cost_how = kHostHeld;
-    f.remedy = "cudaMemsetAsync on a stream; pinned memory is filled faster by the host itself (memset)";
-    f.count("fills", found_.count).bytes("bytes", found_.bytes).ns("held", static_cast<double>(found_.ns));
-    found_.evidence.give(f);
-    findings.push_back(std::move(f));
-  }
+  explicit MemsetSync(const RuleSettings& set)
+      : HoldingRule("cuda_memset_sync", "{count} synchronous fills of pinned or managed memory, {bytes}, held the host for {held}",
+                    "cudaMemsetAsync on a stream; pinned memory is filled faster by the host itself (memset)", 1,
+                    set["min_share"]) {}
 
  private:
-  const double min_share_;
-  Tally found_;
+  bool counts(const GpuWork& work) const override {
+    using event::MemoryKind;
+    const MemoryKind memory = work.destination;
+    return work.kind == WorkKind::kFill && !work.async &&
+           (memory == MemoryKind::kPinned || memory == MemoryKind::kManaged || memory == MemoryKind::kManagedStatic);
+  }
 };
 
 // Small copies one after the other, in one stream and direction: each pays its own start.
@@ -172,7 +178,7 @@ constexpr const char* kNsys = "Nsight Systems, expert system rule of this name";
 }  // namespace
 
 std::vector<RuleInfo> copy_rules() {
-  const Threshold min_share{"min_share", 0.02, "host time in these calls, as share of the span"};
+  const Threshold min_share{"min_share", 0.02, "host time in these calls while no kernel ran, as share of the span"};
   return {
       {"cuda_memcpy_async", "asynchronous copies from or to pageable memory, which wait all the same", kNsys,
        {{"min_bytes", 65537, "smaller copies do not count"}, {"min_copies", 2, "fewer are no pattern"}, min_share},

@@ -1,5 +1,6 @@
 // Puts what comes almost in order of time into that order: holds back a fixed number of items and gives the earliest.
-// What comes later than the window reaches is given next, out of order; items of equal time keep the order they came in.
+// What comes later than the window reaches is given next, out of order; of items of equal time that of the
+// smaller number comes first, so that the order of lines does not matter.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ class OrderWindow {
   explicit OrderWindow(std::size_t most) : most_(most) {}
 
   template <class Give>
-  void put(std::int64_t at_ns, Item item, Give&& give) {
+  void put(std::int64_t at_ns, std::uint64_t number, Item item, Give&& give) {
     std::uint32_t place;
     if (free_.empty()) {
       place = static_cast<std::uint32_t>(items_.size());
@@ -26,7 +27,7 @@ class OrderWindow {
       free_.pop_back();
       items_[place] = std::move(item);
     }
-    heap_.push_back({at_ns, count_++, place});
+    heap_.push_back({at_ns, number, count_++, place});
     std::push_heap(heap_.begin(), heap_.end(), later);
     if (heap_.size() > most_) take(give);
   }
@@ -38,11 +39,12 @@ class OrderWindow {
  private:
   struct Entry {
     std::int64_t at_ns;
-    std::uint64_t order;
+    std::uint64_t number, order;
     std::uint32_t place;
   };
   static bool later(const Entry& a, const Entry& b) {
-    return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.order > b.order;
+    if (a.at_ns != b.at_ns) return a.at_ns > b.at_ns;
+    return a.number != b.number ? a.number > b.number : a.order > b.order;
   }
   template <class Give>
   void take(Give&& give) {

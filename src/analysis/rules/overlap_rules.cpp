@@ -1,6 +1,7 @@
 // Copies and kernels that could run side by side and do not.
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 
 #include "analysis/rules/rule_table.h"
@@ -76,8 +77,8 @@ class MissedOverlap final : public Rule {
   static void note_overlap(Device& device, const GpuWork& work) {
     const bool kernel = work.kind == WorkKind::kKernel || work.kind == WorkKind::kGraph;
     std::int64_t& mine = kernel ? device.kernel_until_ns : device.copy_until_ns;
-    const std::int64_t other = kernel ? device.copy_until_ns : device.kernel_until_ns;
-    device.together_ns += static_cast<double>(std::max<std::int64_t>(0, std::min(work.end_ns, other) - work.start_ns));
+    const std::int64_t other = std::min(work.end_ns, kernel ? device.copy_until_ns : device.kernel_until_ns);
+    if (other > work.start_ns) device.together_ns += static_cast<double>(other - work.start_ns);
     mine = std::max(mine, work.end_ns);
   }
   void finish_round(Stream& stream) {
@@ -125,13 +126,21 @@ class CopyDirectionWait final : public Rule {
       Device& device = devices_[work.device];
       const bool same_stream = opposite(before, work) && work.launch_ns != kNoTime && work.launch_ns < before.end_ns;
       const GpuWork& other = is_in(work) ? device.out : device.in;
+      std::deque<GpuWork>& mine = is_in(work) ? device.ins : device.outs;
       if (same_stream) {
-        found(device, work, std::min(before.duration_ns(), work.duration_ns()));
-        device.in_one_stream = true;
+        const std::int64_t both = std::min(before.duration_ns(), work.duration_ns()) - busy_in(mine, before.start_ns, before.end_ns);
+        if (both > 0) {
+          found(device, work, both);
+          device.in_one_stream = true;
+        }
       } else if (other.size > 0 && other.stream != work.stream && work.ready_ns != kNoTime && work.ready_ns < other.end_ns &&
                  work.start_ns >= other.end_ns && work.start_ns - other.end_ns < kFollowsNs) {
-        found(device, work, other.end_ns - std::max(work.ready_ns, other.start_ns));
+        const std::int64_t from = std::max(work.ready_ns, other.start_ns);
+        const std::int64_t both = other.end_ns - from - busy_in(mine, from, other.end_ns);
+        if (both > 0) found(device, work, both);
       }
+      mine.push_back(work);
+      if (mine.size() > kRecent) mine.pop_front();
       (is_in(work) ? device.in : device.out) = work;
     }
     before = work;
@@ -157,15 +166,25 @@ class CopyDirectionWait final : public Rule {
 
  private:
   static constexpr std::int64_t kFollowsNs = 20'000;
+  static constexpr std::size_t kRecent = 16;
   struct Device {
     GpuWork in, out;  // the latest of each
+    std::deque<GpuWork> ins, outs;
     bool in_one_stream = false;
     std::int64_t lost_ns = 0;
     Evidence evidence;
   };
+  // How long copies of one direction were under way in that time: they follow one another.
+  static std::int64_t busy_in(const std::deque<GpuWork>& copies, std::int64_t from, std::int64_t to) {
+    std::int64_t sum = 0;
+    for (const GpuWork& copy : copies) {
+      sum += std::max<std::int64_t>(0, std::min(copy.end_ns, to) - std::max(copy.start_ns, from));
+    }
+    return sum;
+  }
   static bool opposite(const GpuWork& a, const GpuWork& b) { return (is_in(a) && is_out(b)) || (is_out(a) && is_in(b)); }
   static void found(Device& device, const GpuWork& work, std::int64_t lost) {
-    device.lost_ns += std::max<std::int64_t>(lost, 0);
+    device.lost_ns += lost;
     device.evidence.add(work.ref, lost);
   }
   const std::uint64_t min_copies_;

@@ -32,7 +32,9 @@ class DefaultStreamBarrier final : public Rule {
     const event::StreamInfo* const stream = log().stream(work.stream);
     Device& device = devices_[work.device];
     if (is_legacy(stream)) {
+      if (device.counted) device.floor_ns = device.barrier.end_ns;
       device.barrier = work;
+      device.from_ns = work.end_ns;
       device.any = true;
       device.counted = false;
       return;
@@ -42,14 +44,16 @@ class DefaultStreamBarrier final : public Rule {
     const bool after = work.launch_ns > barrier.launch_ns && work.start_ns >= barrier.end_ns &&
                        work.start_ns - barrier.end_ns < kFollowsNs;
     if (!after || work.ready_ns >= barrier.end_ns) return;
-    const std::int64_t waited = barrier.end_ns - std::max(work.ready_ns, device.until_ns);
-    if (waited <= 0) return;
-    device.until_ns = barrier.end_ns;  // each moment counts once
-    device.lost_ns += waited;
     ++device.held;
-    if (!device.counted) ++device.barriers;
+    const std::int64_t from = std::max(work.ready_ns, device.floor_ns);
+    if (from < device.from_ns) {  // each moment counts once
+      device.lost_ns += device.from_ns - from;
+      device.from_ns = from;
+    }
+    if (device.counted) return;
     device.counted = true;
-    device.evidence.add(barrier.ref, waited);
+    ++device.barriers;
+    device.evidence.add(barrier.ref, barrier.end_ns - from);
   }
   void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
     for (const auto& [number, device] : devices_) {
@@ -73,7 +77,9 @@ class DefaultStreamBarrier final : public Rule {
   struct Device {
     GpuWork barrier;  // the latest on the default stream
     bool any = false, counted = false;
-    std::int64_t until_ns = kNoTime, lost_ns = 0;
+    std::int64_t floor_ns = kNoTime;  // up to there waits are counted already
+    std::int64_t from_ns = 0;         // from there to the end of the barrier they are too
+    std::int64_t lost_ns = 0;
     std::uint64_t barriers = 0, held = 0;
     Evidence evidence;
   };

@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/rules/held_calls.h"
 #include "analysis/rules/rule_table.h"
 
 namespace gpuflight::analysis::rules {
@@ -154,16 +155,20 @@ class AllocInLoop final : public Rule {
       Named& named = thread.names[call.name];
       ++named.calls;
       named.ns += std::max<std::int64_t>(call.call_ns, 0);
-      thread.evidence.add(call.ref, call.call_ns);
+      calls_.hold(call.device, call.time_ns, call.end_ns(), call.ref, call.thread);
     }
   }
+  void on_work(const GpuWork& work) override { calls_.saw_work(work); }
   void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
+    calls_.settle_all();
     for (const auto& [number, thread] : threads_) {
       const std::int64_t span = totals.span_ns();
-      if (thread.rounds < min_rounds_ || share(thread.held_ns, span) < min_share_) continue;
-      Finding f = costed("alloc_in_loop", CostKind::kBound, thread.held_ns, span);
+      // Without GPU times it is not known what ran meanwhile.
+      const std::int64_t cost = totals.works > 0 ? thread.lost_ns : thread.held_ns;
+      if (thread.rounds < min_rounds_ || share(cost, span) < min_share_) continue;
+      Finding f = costed("alloc_in_loop", CostKind::kBound, cost, span);
       f.message = "{calls} allocations and frees in {rounds} rounds between launches held thread {thread} for {held}: mostly {call}";
-      f.cost_how = "host time in these calls; a free waits for the device";
+      f.cost_how = totals.works > 0 ? "host time in these calls while no kernel ran" : "host time in these calls";
       f.remedy = "allocate once before the loop, or use cudaMallocAsync and cudaFreeAsync, which keep the memory in a pool";
       const auto worst = std::max_element(thread.names.begin(), thread.names.end(),
                                           [](const auto& a, const auto& b) { return a.second.ns < b.second.ns; });
@@ -183,7 +188,7 @@ class AllocInLoop final : public Rule {
   struct Thread {
     bool launched = false, between = false;  // a launch at all; since the last such call
     std::uint64_t rounds = 0, calls = 0, allocs = 0, bytes = 0;
-    std::int64_t held_ns = 0;
+    std::int64_t held_ns = 0, lost_ns = 0;
     std::map<std::string, Named> names;  // of a fixed list
     Evidence evidence;
   };
@@ -194,6 +199,10 @@ class AllocInLoop final : public Rule {
   }
   const std::uint64_t min_rounds_;
   const double min_share_;
+  HeldCalls calls_{[this](std::uint32_t thread, const EventRef& ref, std::int64_t idle_ns) {
+    threads_[thread].lost_ns += idle_ns;
+    threads_[thread].evidence.add(ref, idle_ns);
+  }};
   std::map<std::uint32_t, Thread> threads_;
 };
 
@@ -215,7 +224,7 @@ std::vector<RuleInfo> sync_rules() {
        {"cuda_api_sync", "gpu_gaps", "idle_time", "gpu_time_util", "launch_bound", "tiny_kernels", "graph_candidate"}},
       {"alloc_in_loop", "allocations and frees between launches",
        "CUDA C++ Best Practices Guide, 11.2: allocation is expensive, reuse memory or use stream-ordered allocation",
-       {{"min_rounds", 10, "fewer are no loop"}, {"min_share", 0.02, "host time in these calls, as share of the span"}},
+       {{"min_rounds", 10, "fewer are no loop"}, {"min_share", 0.02, "host time in these calls while no kernel ran, as share of the span"}},
        make_rule<AllocInLoop>,
        {"cuda_api_sync", "sync_in_loop", "gpu_gaps", "idle_time", "gpu_time_util", "launch_bound"}},
   };

@@ -269,12 +269,12 @@ void TimelinePass::put_work(GpuWork work, const event::MaybeNs& start, const eve
   work.start_ns = *start;
   work.end_ns = *end;
   work.ref.at_ns = *start;
-  window_.put(*start, work, [&](Item& item) { give(item); });
+  window_.put(*start, work.ref.seq, work, [&](Item& item) { give(item); });
 }
 
 void TimelinePass::put_call(HostCall call) {
   if (!event::plausible(call.time_ns) || (call.call_ns >= 0 && !event::plausible(call.call_ns))) return;
-  window_.put(call.time_ns, call, [&](Item& item) { give(item); });
+  window_.put(call.time_ns, call.ref.seq, call, [&](Item& item) { give(item); });
 }
 
 void TimelinePass::give(Item& item) {
