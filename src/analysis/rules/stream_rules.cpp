@@ -181,7 +181,8 @@ class PriorityInversion final : public Rule {
     Device& device = devices_[work.device];
     if (work.ready_ns != kNoTime && work.start_ns - work.ready_ns >= min_wait_ns_) {
       const auto overtook = std::find_if(device.recent.begin(), device.recent.end(), [&](const Start& start) {
-        return start.priority > *stream->priority && start.at_ns >= work.ready_ns;
+        return start.priority > *stream->priority && start.at_ns >= work.ready_ns &&
+               start.at_ns + min_wait_ns_ <= work.start_ns;
       });
       if (overtook != device.recent.end()) {
         const std::int64_t lost = work.start_ns - std::max(overtook->at_ns, device.until_ns);
@@ -250,7 +251,7 @@ std::vector<RuleInfo> stream_rules() {
        make_rule<StreamNeverConcurrent>},
       {"priority_inversion", "kernels of an urgent stream that wait while less urgent ones are begun",
        "CUDA C++ Programming Guide, stream priorities",
-       {{"min_wait_us", 50, "shorter waits do not count"},
+       {{"min_wait_us", 50, "the less urgent one began at least so long before; less is no wait"},
         {"min_count", 3, "fewer are no pattern"},
         {"min_share", 0.02, "time lost, as share of the device's span"}},
        make_rule<PriorityInversion>,
