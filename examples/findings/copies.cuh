@@ -9,7 +9,7 @@ inline void cuda_memcpy_async(const Bench& b) {
   const cudaStream_t s = new_stream();
   void *device = on_device(8 * kMb), *host = b.bad ? std::calloc(8, kMb) : pinned(8 * kMb);
   for (int i = 0; i < 40; ++i) {
-    b.launch(2000, b.wave(), s);
+    b.launch(3000, b.wave(), s);
     CUDA_CHECK(cudaMemcpyAsync(device, host, 8 * kMb, cudaMemcpyHostToDevice, s));
   }
 }

@@ -47,7 +47,7 @@ inline void gpu_time_util(const Bench& b) {
   const cudaStream_t s = new_stream();
   for (int i = 0; i < 100; ++i) b.launch(1000, b.wave(), s);
   if (b.bad) CUDA_CHECK(cudaStreamSynchronize(s));
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 60; ++i) {
     b.launch(100, b.wave(), s);
     if (b.bad) usleep(1000);
   }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+
+#include "event/plausible_time.h"
 
 namespace gpuflight::analysis {
 namespace {
@@ -26,7 +29,7 @@ std::int64_t offset_between(const event::SessionStart& log, const event::Session
   std::int64_t ns = 0;
   const bool lies = same_clock ? __builtin_sub_overflow(log.t0_monotonic_ns, first.t0_monotonic_ns, &ns)
                                : __builtin_sub_overflow(log.t0_unix_ns, first.t0_unix_ns, &ns);
-  return lies ? 0 : ns;
+  return lies || !event::plausible(ns) ? 0 : ns;
 }
 
 void lay_on_one_axis(std::vector<AnalyzedLog>& logs) {
@@ -57,9 +60,12 @@ void fold(std::vector<Finding>& findings) {
     while (under[i] != kItself) i = under[i];
     return i;
   };
+  // Of several the one whose cost is nearest.
+  const auto distance = [&](std::size_t i, std::size_t j) { return std::abs(findings[i].cost_ns - findings[j].cost_ns); };
   for (std::size_t i = 0; i < findings.size(); ++i) {
-    for (std::size_t j = 0; j < findings.size() && under[i] == kItself; ++j) {
-      if (explained_by(findings[i], findings[j]) && top(j) != i) under[i] = j;
+    for (std::size_t j = 0; j < findings.size(); ++j) {
+      if (!explained_by(findings[i], findings[j]) || top(j) == i) continue;
+      if (under[i] == kItself || distance(i, j) < distance(i, under[i])) under[i] = j;
     }
   }
   std::vector<Finding> kept;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "report/findings_report.h"
@@ -18,7 +20,7 @@ Json fact_json(const Fact& fact) {
   switch (fact.unit) {
     case Unit::kCount:
     case Unit::kNs:
-    case Unit::kBytes: return static_cast<std::int64_t>(fact.value);
+    case Unit::kBytes: return static_cast<std::int64_t>(std::clamp(fact.value, -1e18, 1e18));
     case Unit::kRatio:
     case Unit::kNumber: return fact.value;
     case Unit::kKernel: return fact.text.empty() ? Json(nullptr) : Json(printable(demangled(fact.text)));

@@ -23,11 +23,17 @@ using analysis::rules::Unit;
 
 constexpr std::size_t kIndent = 13;
 
+// Of a damaged log sums of bytes may be beyond any.
+std::uint64_t whole(double value) { return static_cast<std::uint64_t>(std::clamp(value, 0.0, 1e18)); }
+
 std::string value_text(const Fact& fact, KernelNames& names) {
   switch (fact.unit) {
-    case Unit::kCount: return count_text(static_cast<std::uint64_t>(std::max(fact.value, 0.0)));
+    case Unit::kCount: {
+      const std::string number = count_text(whole(fact.value));
+      return fact.text.empty() ? number : number + " " + fact.text + (fact.value == 1 ? "" : "s");
+    }
     case Unit::kNs: return duration_text(fact.value);
-    case Unit::kBytes: return bytes_text(static_cast<std::uint64_t>(std::max(fact.value, 0.0)));
+    case Unit::kBytes: return bytes_text(whole(fact.value));
     case Unit::kRatio: return percent_text(fact.value, fact.value < 0.1 ? 1 : 0);
     case Unit::kNumber: return fmt::format("{:.3g}", fact.value);
     case Unit::kKernel: return fact.text.empty() ? "(unknown kernel)" : names.of(fact.text);

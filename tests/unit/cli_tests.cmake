@@ -1,6 +1,7 @@
 # Unit tests of analysis, report and the command line. Needs the targets of tools/gpuflight.
 gpuflight_unit_test(analysis_summary_test analysis_summary_test.cpp LIBS gpuflight_analysis)
 gpuflight_unit_test(analysis_times_test analysis_times_test.cpp LIBS gpuflight_analysis)
+gpuflight_unit_test(analyze_rules_test analyze_rules_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_name_test report_name_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_table_test report_table_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)
 gpuflight_unit_test(chrome_trace_test chrome_trace_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)

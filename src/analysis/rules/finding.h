@@ -29,7 +29,7 @@ struct Fact {
   std::string key;
   Unit unit = Unit::kCount;
   double value = 0;
-  std::string text = {};  // of kKernel the mangled name
+  std::string text = {};  // of kKernel the mangled name, of kCount what is counted, in the singular, or nothing
 };
 
 // What cost_ns is.
@@ -56,6 +56,10 @@ struct Finding {
   std::vector<std::string> also;        // rules that found what this one explains
 
   Finding& count(std::string key, std::uint64_t n) { return fact(std::move(key), Unit::kCount, static_cast<double>(n)); }
+  Finding& count(std::string key, std::uint64_t n, std::string noun) {
+    facts.push_back({std::move(key), Unit::kCount, static_cast<double>(n), std::move(noun)});
+    return *this;
+  }
   Finding& ns(std::string key, double n) { return fact(std::move(key), Unit::kNs, n); }
   Finding& bytes(std::string key, std::uint64_t n) { return fact(std::move(key), Unit::kBytes, static_cast<double>(n)); }
   Finding& ratio(std::string key, double r) { return fact(std::move(key), Unit::kRatio, r); }

@@ -59,13 +59,12 @@ void GapFinder::explain(Gap& gap, const GpuWork& after) const {
     return;
   }
   gap.cause = GapCause::kLaunching;
-  const auto thread = threads_.find(after.thread);
-  if (thread == threads_.end()) return;
-  const Recent& recent = thread->second;
   std::int64_t in_calls = 0, in_allocs = 0;
   HostCall longest_alloc;
-  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(recent.count, kRecent); ++i) {
-    const HostCall& call = recent.calls[i];
+  const auto thread = threads_.find(after.thread);
+  const std::uint64_t known = thread == threads_.end() ? 0 : std::min<std::uint64_t>(thread->second.count, kRecent);
+  for (std::uint64_t i = 0; i < known; ++i) {
+    const HostCall& call = thread->second.calls[i];
     if (call.time_ns >= after.launch_ns || call.end_ns() <= gap.from_ns) continue;
     const std::int64_t inside = std::min(call.end_ns(), after.launch_ns) - std::max(call.time_ns, gap.from_ns);
     in_calls += inside;

@@ -41,10 +41,10 @@ class GpuGaps final : public Rule {
     for (const auto& [device, found] : found_) {
       Finding f = costed("gpu_gaps", CostKind::kLost, found.idle_ns, totals.span_ns(device));
       f.device = device;
-      f.message = "{gaps} gaps of {bound} or more without any work, {idle} in all, the longest {longest}: {cause}";
+      f.message = "{gaps} of {bound} or more without any work, {idle} in all, the longest {longest}: {cause}";
       f.cost_how = "length of these gaps";
       f.remedy = "look at what the program did on the host then (scopes name it): reading, preparing data, waiting for others";
-      f.count("gaps", found.evidence.total()).ns("bound", static_cast<double>(gap_ns_));
+      f.count("gaps", found.evidence.total(), "gap").ns("bound", static_cast<double>(gap_ns_));
       f.ns("idle", static_cast<double>(found.idle_ns)).ns("longest", static_cast<double>(found.longest_ns));
       f.text("cause", cause_words(found.cause));
       found.evidence.give(f);

@@ -76,13 +76,13 @@ class LowOccupancy final : public Rule {
     Finding f = costed("low_occupancy", CostKind::kAtStake, found_.ns, totals.span_ns());
     f.severity = Severity::kInfo;  // many fast kernels have a low occupancy
     f.message = "{share} of the kernels' time is at an occupancy below {bound}: {kernel} {ns} at {occupancy}, limited by {limiter}"
-                "; {configs} configurations in all";
+                "; {configs} in all";
     f.cost_how = "time of these kernels";
     f.remedy = "may help where the kernel waits for memory: gpuflight explain says what limits it and the smallest change";
     f.ratio("share", share(found_.ns, totals.kernel_ns())).ratio("bound", occupancy_).kernel("kernel", config.name);
     f.ns("ns", static_cast<double>(worst.ns)).ratio("occupancy", *config.occupancy);
     f.text("limiter", config.limiter ? limiter_words(*config.limiter) : "not known");
-    f.count("configs", found_.by_config.size()).count("launches", found_.launches);
+    f.count("configs", found_.by_config.size(), "configuration").count("launches", found_.launches);
     worst.evidence.give(f);
     findings.push_back(std::move(f));
   }

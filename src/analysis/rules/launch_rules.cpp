@@ -46,11 +46,11 @@ class LaunchBound final : public Rule {
       const auto n = static_cast<double>(device.all.launches);
       Finding f = costed("launch_bound", CostKind::kLost, device.all.idle_ns, span);
       f.device = number;
-      f.message = "in {phases} phase(s), {length} in all, the device waited for each launch: {launches} kernels of {kernel} on "
+      f.message = "in {phases}, {length} in all, the device waited for each launch: {launches} kernels of {kernel} on "
                   "average with {gap} between them; a launch call takes {call}";
       f.cost_how = "time between these kernels";
       f.remedy = "fewer and bigger kernels, a CUDA graph where the sequence repeats, launches from fewer layers of host code";
-      f.count("phases", device.phases).ns("length", static_cast<double>(device.length_ns)).count("launches", device.all.launches);
+      f.count("phases", device.phases, "phase").ns("length", static_cast<double>(device.length_ns)).count("launches", device.all.launches);
       f.ns("kernel", static_cast<double>(device.all.kernel_ns) / n).ns("gap", static_cast<double>(device.all.idle_ns) / n);
       f.ns("call", static_cast<double>(device.all.call_ns) / n);
       device.evidence.give(f);

@@ -121,10 +121,12 @@ class CopyDirectionWait final : public Rule {
 
   void on_work(const GpuWork& work) override {
     if (streams_.size() >= kMostStreams && !streams_.contains(work.stream)) return;
-    GpuWork& before = streams_.try_emplace(work.stream).first->second;
+    Stream& stream = streams_[work.stream];
+    const GpuWork& before = stream.latest;
+    bool paired = false;  // with the one before; each copy runs beside one other at most
     if ((is_in(work) || is_out(work)) && work.size >= min_bytes_ && !work.pageable() && work.graph == 0) {
       Device& device = devices_[work.device];
-      const bool same_stream = opposite(before, work) && work.launch_ns != kNoTime && work.launch_ns < before.end_ns;
+      const bool same_stream = !stream.paired && opposite(before, work) && work.launch_ns != kNoTime && work.launch_ns < before.end_ns;
       const GpuWork& other = is_in(work) ? device.out : device.in;
       std::deque<GpuWork>& mine = is_in(work) ? device.ins : device.outs;
       if (same_stream) {
@@ -132,6 +134,7 @@ class CopyDirectionWait final : public Rule {
         if (both > 0) {
           found(device, work, both);
           device.in_one_stream = true;
+          paired = true;
         }
       } else if (other.size > 0 && other.stream != work.stream && work.ready_ns != kNoTime && work.ready_ns < other.end_ns &&
                  work.start_ns >= other.end_ns && work.start_ns - other.end_ns < kFollowsNs) {
@@ -143,7 +146,7 @@ class CopyDirectionWait final : public Rule {
       if (mine.size() > kRecent) mine.pop_front();
       (is_in(work) ? device.in : device.out) = work;
     }
-    before = work;
+    stream = {work, paired};
   }
   void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
     for (const auto& [number, device] : devices_) {
@@ -167,6 +170,10 @@ class CopyDirectionWait final : public Rule {
  private:
   static constexpr std::int64_t kFollowsNs = 20'000;
   static constexpr std::size_t kRecent = 16;
+  struct Stream {
+    GpuWork latest;
+    bool paired = false;
+  };
   struct Device {
     GpuWork in, out;  // the latest of each
     std::deque<GpuWork> ins, outs;
@@ -190,7 +197,7 @@ class CopyDirectionWait final : public Rule {
   const std::uint64_t min_copies_;
   const double min_share_;
   const std::uint64_t min_bytes_;
-  std::map<std::uint32_t, GpuWork> streams_;  // the latest work of each
+  std::map<std::uint32_t, Stream> streams_;
   std::map<std::int32_t, Device> devices_;
 };
 

@@ -1,6 +1,7 @@
 #include "analysis/rules/timeline_pass.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "event/api_call.h"
 #include "event/plausible_time.h"
@@ -266,14 +267,23 @@ void TimelinePass::put_work(GpuWork work, const event::MaybeNs& start, const eve
   const auto length = event::elapsed(start, end);
   if (!length || *length < 0) return;
   if (work.launch_ns != kNoTime && !event::plausible(work.launch_ns)) work.launch_ns = kNoTime;
+  if (!spend(*length + (work.launch_ns == kNoTime ? 0 : std::abs(*start - work.launch_ns)))) return;
+  if (!event::plausible(work.call_ns)) work.call_ns = -1;
   work.start_ns = *start;
   work.end_ns = *end;
   work.ref.at_ns = *start;
   window_.put(*start, work.ref.seq, work, [&](Item& item) { give(item); });
 }
 
+bool TimelinePass::spend(std::int64_t ns) {
+  if (ns > left_ns_) return false;
+  left_ns_ -= ns;
+  return true;
+}
+
 void TimelinePass::put_call(HostCall call) {
-  if (!event::plausible(call.time_ns) || (call.call_ns >= 0 && !event::plausible(call.call_ns))) return;
+  if (!event::plausible(call.time_ns) || !event::plausible(call.call_ns)) return;
+  if (!spend(2 * std::max<std::int64_t>(call.call_ns, 0))) return;
   window_.put(call.time_ns, call.ref.seq, call, [&](Item& item) { give(item); });
 }
 

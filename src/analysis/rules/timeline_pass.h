@@ -49,6 +49,7 @@ class TimelinePass final : public LogContext {
   EventRef ref(event::Seq seq, std::int64_t at_ns) const { return {file_, line_, seq.value, at_ns}; }
   void put_work(GpuWork work, const event::MaybeNs& start, const event::MaybeNs& end);
   void put_call(HostCall call);
+  bool spend(std::int64_t ns);
   void put_copy_call(const GpuWork& work, const event::WorkOrigin& origin, std::uint32_t context);
   void give(Item& item);
   void give_work(GpuWork& work);
@@ -58,6 +59,7 @@ class TimelinePass final : public LogContext {
   OrderWindow<Item> window_;
   GapFinder gaps_;
   LogTotals totals_;
+  std::int64_t left_ns_ = std::int64_t{1} << 61;  // all sums of times together stay below: a hostile log must not overflow
   std::uint32_t file_ = 0;
   std::uint64_t line_ = 0;
   std::vector<LaunchConfig> configs_;
