@@ -68,7 +68,8 @@ inline void missed_overlap(const Bench& b) {
 
 inline void copy_direction_wait(const Bench& b) {
   const cudaStream_t in = new_stream(), out = b.bad ? in : new_stream();
-  void *device = on_device(8 * kMb), *host = pinned(8 * kMb), *device_out = on_device(8 * kMb), *host_out = pinned(8 * kMb);
+  void *device = on_device(8 * kMb), *host = pinned(8 * kMb), *device_out = on_device(8 * kMb),
+       *host_out = pinned(8 * kMb);
   for (int i = 0; i < 60; ++i) {
     CUDA_CHECK(cudaMemcpyAsync(device, host, 8 * kMb, cudaMemcpyHostToDevice, in));
     CUDA_CHECK(cudaMemcpyAsync(host_out, device_out, 8 * kMb, cudaMemcpyDeviceToHost, out));

@@ -1,5 +1,5 @@
-// One small program for each rule of `gpuflight analyze`: bad shows what the rule finds, good does the same work without
-// it. What they record are the pairs of logs that the rules are tested with (tests/analyze/README.md).
+// One small program for each rule of `gpuflight analyze`: bad shows what the rule finds, good does the same work
+// without it. What they record are the pairs of logs that the rules are tested with (tests/analyze/README.md).
 //
 //   findings sync_in_loop bad
 //   findings --list

@@ -21,7 +21,8 @@ inline void low_occupancy(const Bench& b) {
   CUDA_CHECK(cudaFuncSetAttribute(with_shared_memory, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   const cudaStream_t s = new_stream();
   for (int i = 0; i < 50; ++i) {
-    with_shared_memory<<<b.bad ? 8 * b.sms : b.wave(), 256, b.bad ? most : 1024, s>>>(b.cycles(b.bad ? 50 : 400), nullptr);
+    with_shared_memory<<<b.bad ? 8 * b.sms : b.wave(), 256, b.bad ? most : 1024, s>>>(b.cycles(b.bad ? 50 : 400),
+                                                                                      nullptr);
     CUDA_CHECK(cudaGetLastError());
   }
 }

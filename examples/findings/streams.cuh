@@ -25,7 +25,8 @@ inline void stream_never_concurrent(const Bench& b) {
 inline void priority_inversion(const Bench& b) {
   int least = 0, greatest = 0;
   CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  const cudaStream_t low = new_stream(cudaStreamNonBlocking, least), urgent = new_stream(cudaStreamNonBlocking, greatest);
+  const cudaStream_t low = new_stream(cudaStreamNonBlocking, least),
+                     urgent = new_stream(cudaStreamNonBlocking, greatest);
   cudaEvent_t done;
   CUDA_CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
   for (int i = 0; i < 20; ++i) {

@@ -61,7 +61,9 @@ void fold(std::vector<Finding>& findings) {
     return i;
   };
   // Of several the one whose cost is nearest.
-  const auto distance = [&](std::size_t i, std::size_t j) { return std::abs(findings[i].cost_ns - findings[j].cost_ns); };
+  const auto distance = [&](std::size_t i, std::size_t j) {
+    return std::abs(findings[i].cost_ns - findings[j].cost_ns);
+  };
   for (std::size_t i = 0; i < findings.size(); ++i) {
     for (std::size_t j = 0; j < findings.size(); ++j) {
       if (!explained_by(findings[i], findings[j]) || top(j) == i) continue;
@@ -125,7 +127,10 @@ void Analyzer::end_log(const log::ReadStats& stats) {
   log.broken_lines = stats.trouble_total();
   std::vector<Finding> found;
   pass_->finish(found);
+  const bool whole = pass_->totals().whole();
   for (Finding& finding : found) {
+    const rules::RuleInfo* const rule = rules::find_rule(finding.rule);
+    if (!whole && rule != nullptr && rule->needs == rules::RuleInfo::Needs::kTimeline) continue;
     finding.log = number;
     analysis_.findings.push_back(std::move(finding));
   }
@@ -137,7 +142,8 @@ void Analyzer::end_log(const log::ReadStats& stats) {
 Analysis Analyzer::finish() {
   lay_on_one_axis(analysis_.logs);
   for (rules::RankTotals& rank : ranks_) rank.offset_ns = analysis_.logs[rank.log].offset_ns;
-  if (ranks_.size() > 1) {
+  if (ranks_.size() > 1 &&
+      std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.totals.whole(); })) {
     for (const rules::ChosenRule& rule : chosen_) {
       if (rule.info->across != nullptr) rule.info->across(ranks_, rule.settings, analysis_.findings);
     }

@@ -1,8 +1,8 @@
 // Rules over the timeline of one or more logs: from lines to findings, log by log, in bounded memory.
 //
 //   Analyzer analyzer(rules::default_rules());
-//   for each log: analyzer.begin_log(path); for each line: analyzer.at(file, line), analyzer.add(event); analyzer.end_log();
-//   const Analysis found = analyzer.finish();
+//   for each log: analyzer.begin_log(path); for each line: analyzer.at(file, line), analyzer.add(event);
+//   analyzer.end_log(); const Analysis found = analyzer.finish();
 #pragma once
 
 #include <cstdint>

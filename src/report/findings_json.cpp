@@ -46,6 +46,7 @@ Json log_json(const AnalyzedLog& log) {
                        {"host_wait_ns", device.host_wait_ns},
                        {"kernel_wait_ns", device.kernel_wait_ns},
                        {"other_idle_ns", device.other_idle_ns},
+                       {"unknown_ns", device.unknown_ns},
                        {"kernel_total_ns", device.kernel_ns},
                        {"copy_total_ns", device.copy_ns},
                        {"works", device.works}});
@@ -64,6 +65,7 @@ Json log_json(const AnalyzedLog& log) {
           {"launches", log.totals.launches},
           {"calls", log.totals.calls},
           {"works", log.totals.works},
+          {"untimed_kernels", log.totals.untimed},
           {"sync_ns", log.totals.sync_ns},
           {"devices", std::move(devices)}};
 }
@@ -73,10 +75,11 @@ Json finding_json(const Analysis& analysis, const Finding& finding, KernelNames&
   for (const Fact& fact : finding.facts) facts[fact.key] = fact_json(fact);
   Json evidence = Json::array();
   for (const auto& ref : finding.evidence) {
-    evidence.push_back({{"file", ref.file < analysis.files.size() ? Json(printable(analysis.files[ref.file])) : Json(nullptr)},
-                        {"line", ref.line},
-                        {"seq", ref.seq},
-                        {"at_ns", ref.at_ns}});
+    evidence.push_back(
+        {{"file", ref.file < analysis.files.size() ? Json(printable(analysis.files[ref.file])) : Json(nullptr)},
+         {"line", ref.line},
+         {"seq", ref.seq},
+         {"at_ns", ref.at_ns}});
   }
   const auto* const rule = analysis::rules::find_rule(finding.rule);
   const bool timed = finding.cost_kind != CostKind::kNone;
@@ -118,7 +121,8 @@ std::string rules_json(const std::vector<analysis::rules::RuleInfo>& rules) {
     for (const auto& t : rule.thresholds) {
       thresholds.push_back({{"name", t.name}, {"default", t.value}, {"what", t.what}});
     }
-    list.push_back({{"name", rule.name}, {"what", rule.what}, {"source", rule.source}, {"thresholds", std::move(thresholds)}});
+    list.push_back(
+        {{"name", rule.name}, {"what", rule.what}, {"source", rule.source}, {"thresholds", std::move(thresholds)}});
   }
   return Json{{"analyze_schema", kAnalyzeSchema}, {"rules", std::move(list)}}.dump(2) + "\n";
 }

@@ -98,7 +98,8 @@ std::string log_table(const Analysis& analysis, const FindingsOptions& options) 
   for (const AnalyzedLog& log : analysis.logs) earliest = std::min(earliest, log.offset_ns);
   for (const AnalyzedLog& log : analysis.logs) {
     std::vector<std::pair<std::string, DeviceTotals>> rows;
-    for (const auto& [number, device] : log.totals.devices) rows.emplace_back(number < 0 ? "?" : std::to_string(number), device);
+    for (const auto& [number, device] : log.totals.devices)
+      rows.emplace_back(number < 0 ? "?" : std::to_string(number), device);
     if (rows.empty()) rows.emplace_back("-", DeviceTotals());
     for (const auto& [number, device] : rows) {
       const double span = static_cast<double>(std::max<std::int64_t>(device.span_ns(), 1));
@@ -140,8 +141,8 @@ std::string finding_text(const Analysis& analysis, const Finding& finding, const
                          KernelNames& names) {
   const Paint paint{options.colour};
   const char* const severity = analysis::rules::kSeverityNames[static_cast<std::size_t>(finding.severity)];
-  std::string out = fmt::format("{}{:<{}}{}{}{}{}", paint.of(finding.severity), severity, kIndent, paint.off(), paint.bold(),
-                                finding.rule, paint.off());
+  std::string out = fmt::format("{}{:<{}}{}{}{}{}", paint.of(finding.severity), severity, kIndent, paint.off(),
+                                paint.bold(), finding.rule, paint.off());
   if (finding.device && *finding.device >= 0) out += fmt::format(", device {}", *finding.device);
   if (analysis.logs.size() > 1 && finding.log < analysis.logs.size()) {
     out += ", " + log_name(analysis.logs[finding.log]);
@@ -161,9 +162,11 @@ std::string finding_text(const Analysis& analysis, const Finding& finding, const
     out += fmt::format("{:<{}}{}\n", i == 0 ? "  see" : "", kIndent, place_text(analysis, finding.evidence[i]));
   }
   if (finding.evidence_total > finding.evidence.size()) {
-    out += fmt::format("{:<{}}and {} more\n", "", kIndent, count_text(finding.evidence_total - finding.evidence.size()));
+    out +=
+        fmt::format("{:<{}}and {} more\n", "", kIndent, count_text(finding.evidence_total - finding.evidence.size()));
   }
-  if (!finding.also.empty()) out += wrapped("  explains", fmt::format("{}", fmt::join(finding.also, ", ")), options.width);
+  if (!finding.also.empty())
+    out += wrapped("  explains", fmt::format("{}", fmt::join(finding.also, ", ")), options.width);
   const analysis::rules::RuleInfo* const rule = analysis::rules::find_rule(finding.rule);
   if (rule != nullptr) out += wrapped("  from", rule->source, options.width);
   return out;
@@ -171,21 +174,29 @@ std::string finding_text(const Analysis& analysis, const Finding& finding, const
 
 // What keeps rules from seeing all there was.
 std::string blind_spots(const Analysis& analysis) {
+  std::string out;
   std::uint64_t untimed = 0, lost = 0, broken = 0, summaries = 0;
   for (const AnalyzedLog& log : analysis.logs) {
     if (log.totals.works == 0 && log.totals.calls > 0) ++untimed;
+    if (log.totals.works > 0 && !log.totals.whole()) {
+      out += fmt::format(
+          "{} of {} kernels of {} have no GPU times: rules that need the whole timeline said nothing; record with "
+          "--timing all\n",
+          count_text(log.totals.untimed), count_text(log.totals.launches), log_name(log));
+    }
     lost += log.lost;
     broken += log.broken_lines;
     summaries += log.summary_lines;
   }
-  std::string out;
   if (untimed > 0) {
     out += fmt::format("{} without GPU times: only rules over calls can say something; record with --timing all\n",
                        analysis.logs.size() == 1 ? std::string("the log is") : fmt::format("{} logs are", untimed));
   }
-  if (summaries > 0) out += fmt::format("{} summary lines: launches in them have no times of their own\n", count_text(summaries));
+  if (summaries > 0)
+    out += fmt::format("{} summary lines: launches in them have no times of their own\n", count_text(summaries));
   if (lost > 0) out += fmt::format("{} events were lost while recording\n", count_text(lost));
-  if (broken > 0) out += fmt::format("{} lines could not be read ('gpuflight report' says which)\n", count_text(broken));
+  if (broken > 0)
+    out += fmt::format("{} lines could not be read ('gpuflight report' says which)\n", count_text(broken));
   return out;
 }
 
@@ -219,8 +230,8 @@ std::string findings_text(const Analysis& analysis, const FindingsOptions& optio
   } else {
     std::array<std::size_t, 3> by{};
     for (const Finding& finding : analysis.findings) ++by[static_cast<std::size_t>(finding.severity)];
-    out += fmt::format("{} finding{} ({} rules): {} critical, {} warning, {} info\n", n, n == 1 ? "" : "s", options.rules,
-                       by[2], by[1], by[0]);
+    out += fmt::format("{} finding{} ({} rules): {} critical, {} warning, {} info\n", n, n == 1 ? "" : "s",
+                       options.rules, by[2], by[1], by[0]);
   }
   return out;
 }
@@ -232,7 +243,8 @@ std::string rules_text(const std::vector<analysis::rules::RuleInfo>& rules, std:
     out += fmt::format("{}\n", rule.name);
     out += wrapped("  finds", rule.what, width);
     for (const auto& threshold : rule.thresholds) {
-      out += wrapped("  set", fmt::format("{}.{}={:g}: {}", rule.name, threshold.name, threshold.value, threshold.what), width);
+      out += wrapped("  set", fmt::format("{}.{}={:g}: {}", rule.name, threshold.name, threshold.value, threshold.what),
+                     width);
     }
     out += wrapped("  from", rule.source, width) + "\n";
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""For each rule of `gpuflight analyze` a program that shows what it finds and one that does the same well, as timelines.
+"""For each rule of `gpuflight analyze` a program that shows what it finds and one that does the same well.
 
-    tests/analyze/pairs.py FOLDER     writes RULE_bad.ndjson and RULE_good.ndjson of each rule (several logs: RULE_bad.r0 ...)
+    tests/analyze/pairs.py FOLDER     writes RULE_bad.ndjson, RULE_good.ndjson (of several logs RULE_bad.r0 ...)
 """
 import pathlib
 import random
@@ -323,9 +323,11 @@ def imbalance(bad):
 
 
 PAIRS = {function.__name__: function for function in (
-    cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync, small_copies, cuda_api_sync, sync_in_loop, alloc_in_loop, gpu_gaps,
+    cuda_memcpy_async, cuda_memcpy_sync, cuda_memset_sync, small_copies, cuda_api_sync, sync_in_loop, alloc_in_loop,
+    gpu_gaps,
     gpu_time_util, idle_time, default_stream_barrier, stream_never_concurrent, priority_inversion, missed_overlap,
-    copy_direction_wait, launch_bound, queue_full, graph_candidate, tiny_kernels, memory_growth, memory_peak, low_occupancy,
+    copy_direction_wait, launch_bound, queue_full, graph_candidate, tiny_kernels, memory_growth, memory_peak,
+    low_occupancy,
     spills, partial_wave, slow_burst, imbalance)}
 
 

@@ -1,5 +1,5 @@
-"""Logs of plain timelines: a program is written down call by call, the GPU's times follow from a simple model of a device
-with streams, one engine for kernels that fill it, and one copy engine for each direction. Lines are those of docs/FORMAT.md.
+"""Logs of plain timelines: a program is written down call by call, the GPU's times follow from a simple model of a
+device with streams, one engine for kernels that fill it, and a copy engine for each direction. Lines: docs/FORMAT.md.
 
     t = Timeline()
     s = t.stream()
@@ -112,8 +112,10 @@ class Timeline:
             self.graph_nodes += 1
             seq = (8191 << 40) + self.graph_nodes
         self._put(self.now, {"type": "kernel_event", **part, "waves": round(blocks / wave, 6),
-                             "device": self._device(stream), "context": 1, "stream": stream, "scope": None, "thread": self.pid,
-                             "seq": seq, "correlation": seq & 0xffffff, "launch_ns": self.now, "call_ns": call_ns, "status": 0,
+                             "device": self._device(stream), "context": 1, "stream": stream, "scope": None,
+                             "thread": self.pid,
+                             "seq": seq, "correlation": seq & 0xffffff, "launch_ns": self.now, "call_ns": call_ns,
+                             "status": 0,
                              "start_ns": start, "end_ns": start + ns, "duration_ns": ns, "queue_ns": start - self.now,
                              "graph": graph, "graph_node": node, "captured": False})
 
@@ -121,7 +123,8 @@ class Timeline:
         """One launch of a graph whose nodes, (config, blocks, ns), run one after the other."""
         launched = self.now
         self._put(launched, {"type": "graph_launch_event", "graph": 1, "device": 0, "context": 1, "stream": stream,
-                             "scope": None, "thread": self.pid, "seq": self._seq(), "correlation": 1, "launch_ns": launched,
+                             "scope": None, "thread": self.pid, "seq": self._seq(), "correlation": 1,
+                             "launch_ns": launched,
                              "call_ns": call_ns, "status": 0, "start_ns": None, "end_ns": None, "duration_ns": None,
                              "captured": False})
         at = self._start(stream, launched + call_ns, ["kernel"], FOLLOW_NS)
@@ -144,10 +147,13 @@ class Timeline:
         host, to_device = memory, kind == "htod"
         source = host if kind == "htod" else "device"
         destination = host if kind == "dtoh" else "device"
-        self._put(launched, {"type": "memcpy_event", "kind": kind, "source": source, "destination": destination, "bytes": size,
+        self._put(launched, {"type": "memcpy_event", "kind": kind, "source": source, "destination": destination,
+                             "bytes": size,
                              "async": not sync, "source_device": None, "destination_device": None,
-                             "device": self._device(stream), "context": 1, "stream": stream, "scope": None, "thread": self.pid,
-                             "seq": self._seq(), "correlation": 1, "launch_ns": launched, "call_ns": call_ns, "status": 0,
+                             "device": self._device(stream), "context": 1, "stream": stream, "scope": None,
+                             "thread": self.pid,
+                             "seq": self._seq(), "correlation": 1, "launch_ns": launched, "call_ns": call_ns,
+                             "status": 0,
                              "start_ns": start, "end_ns": end, "duration_ns": ns, "queue_ns": start - launched,
                              "bytes_per_second": int(size * 1e9 / ns), "graph": None, "graph_node": None})
         self.now += call_ns
@@ -158,9 +164,11 @@ class Timeline:
         ns = ns or 1_500 + size // 1000
         self._ran(stream, start + ns, ["kernel"])
         call_ns = start + ns + 3_000 - launched if sync and memory != "device" else 3_000
-        self._put(launched, {"type": "memset_event", "memory": memory, "bytes": size, "value": 0, "async": not sync, "device": 0,
+        self._put(launched, {"type": "memset_event", "memory": memory, "bytes": size, "value": 0, "async": not sync,
+                             "device": 0,
                              "context": 1, "stream": stream, "scope": None, "thread": self.pid, "seq": self._seq(),
-                             "correlation": 1, "launch_ns": launched, "call_ns": call_ns, "status": 0, "start_ns": start,
+                             "correlation": 1, "launch_ns": launched, "call_ns": call_ns, "status": 0,
+                             "start_ns": start,
                              "end_ns": start + ns, "duration_ns": ns, "queue_ns": start - launched,
                              "bytes_per_second": int(size * 1e9 / ns), "graph": None, "graph_node": None})
         self.now += call_ns
@@ -170,7 +178,8 @@ class Timeline:
         launched = self.now
         self.now = max(launched + 1_500, until + 5_000)
         self._put(launched, {"type": "sync_event", "call": "cuStreamSynchronize" if stream else "cuCtxSynchronize",
-                             "stream": stream, "scope": None, "thread": self.pid, "seq": self._seq(), "time_ns": launched,
+                             "stream": stream, "scope": None, "thread": self.pid, "seq": self._seq(),
+                             "time_ns": launched,
                              "call_ns": self.now - launched, "status": 0})
 
     def memory(self, operation, size, call_ns=100_000, waits=False, kind="device", call=None):
@@ -188,9 +197,11 @@ class Timeline:
 
     def write(self, path):
         head = {"type": "session_start", "schema": "1.1", "segment": 1, "seq": 1, "library_version": "0.1.0",
-                "program": "/opt/app/pairs", "args": [], "args_masked": False, "cwd": "/opt/app", "pid": self.pid, "ppid": 1,
+                "program": "/opt/app/pairs", "args": [], "args_masked": False, "cwd": "/opt/app", "pid": self.pid,
+                "ppid": 1,
                 "process_start_ticks": self.pid, "boot_id": "6ea2a1b2-1f0b-4c3a-9d43-0f6d9a3f7c11", "host": "node17",
-                "user": "ada", "t0_unix_ns": 1753000000123456789 + self.t0_ns, "t0_monotonic_ns": 86400000000000 + self.t0_ns,
+                "user": "ada", "t0_unix_ns": 1753000000123456789 + self.t0_ns,
+                "t0_monotonic_ns": 86400000000000 + self.t0_ns,
                 "t0_rfc3339": "2025-07-20T08:26:40.123456789Z", "rank": self.rank, "configuration": {"timing": "all"},
                 "driver_version": 13000, "libcuda_path": None, "cupti_version": 130001, "cupti_path": None,
                 "cupti_reason": None, "capture": "cupti", "flight_path": None, "mode": "stream"}
@@ -204,10 +215,12 @@ class Timeline:
     def _device_line(self, device):
         return {"type": "device_info", "seq": 2 + device, "device": device, "name": "NVIDIA H200",
                 "uuid": f"GPU-01234567-89ab-cdef-0123-45678900000{device}", "pci_bus_id": f"0000:0{device}:00.0",
-                "compute_major": 9, "compute_minor": 0, "sm_count": SM_COUNT, "warp_size": 32, "max_threads_per_block": 1024,
+                "compute_major": 9, "compute_minor": 0, "sm_count": SM_COUNT, "warp_size": 32,
+                "max_threads_per_block": 1024,
                 "max_threads_per_sm": 2048, "max_warps_per_sm": 64, "max_blocks_per_sm": 32, "regs_per_block": 65536,
                 "regs_per_sm": 65536, "shared_bytes_per_block": 49152, "shared_bytes_per_block_optin": 232448,
                 "shared_bytes_per_sm": 233472, "reserved_shared_bytes_per_block": 1024, "l2_bytes": 62914560,
                 "global_bytes": self.global_bytes, "sm_clock_khz": 1980000, "memory_clock_khz": 3201000,
-                "memory_bus_bits": 6144, "copy_engines": 3, "cooperative_launch": True, "cluster_launch": True, "ecc": True,
+                "memory_bus_bits": 6144, "copy_engines": 3, "cooperative_launch": True, "cluster_launch": True,
+                "ecc": True,
                 "integrated": False, "managed_memory": True, "memory_pools": True}

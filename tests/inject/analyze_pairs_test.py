@@ -1,8 +1,9 @@
-"""analyze on pairs of logs: of each rule a bad one, on which that rule fires and no other, and a good one, on which none does.
+"""analyze on pairs of logs: of each rule a bad one, on which that rule fires and no other, and a good one, on which
+none does.
 
-Pairs are made from plain timelines (tests/analyze/pairs.py) for every rule there is, and taken, recorded or made by hand,
-from tests/analyze/pairs and tests/analyze/logs: RULE_bad.ndjson, RULE_good.ndjson, also .ndjson.zst; of several logs
-RULE_bad.r0.ndjson, RULE_bad.r1.ndjson ... Put a file there and it is tested.
+Pairs are made from plain timelines (tests/analyze/pairs.py) for every rule there is, and taken, recorded or made by
+hand, from tests/analyze/pairs and tests/analyze/logs: RULE_bad.ndjson, RULE_good.ndjson, also .ndjson.zst; of
+several logs RULE_bad.r0.ndjson, RULE_bad.r1.ndjson ... Put a file there and it is tested.
 """
 import json
 import pathlib

@@ -60,7 +60,8 @@ class Analyze(FolderTest):
         found = self.findings(self.bad("missed_overlap"))[0]
         facts = found["facts"]
         pieces = facts["pieces"]
-        serial, longest = facts["in"] + facts["kernels"] + facts["out"], max(facts["in"], facts["kernels"], facts["out"])
+        parts = [facts["in"], facts["kernels"], facts["out"]]
+        serial, longest = sum(parts), max(parts)
         self.assertEqual(facts["serial"], serial)
         self.assertAlmostEqual(facts["ideal"], serial / pieces + (pieces - 1) / pieces * longest, delta=2)
         self.assertEqual(pieces, facts["chunks"] * facts["rounds"])
@@ -141,12 +142,14 @@ class Analyze(FolderTest):
     def test_list_of_rules(self):
         text = tool("analyze", "--list-rules").stdout
         listed = json.loads(tool("analyze", "--list-rules", "--json").stdout)["rules"]
-        self.assertEqual([rule["name"] for rule in listed], [line for line in text.splitlines() if line and line[0] != " "])
+        headings = [line for line in text.splitlines() if line and line[0] != " "]
+        self.assertEqual([rule["name"] for rule in listed], headings)
         for rule in listed:
             self.assertTrue(rule["what"] and rule["source"], rule)
             for threshold in rule["thresholds"]:
                 self.assertIn(f"{rule['name']}.{threshold['name']}={threshold['default']:g}", text)
-        for name in ("cuda_memcpy_async", "cuda_memcpy_sync", "cuda_memset_sync", "cuda_api_sync", "gpu_gaps", "gpu_time_util"):
+        for name in ("cuda_memcpy_async", "cuda_memcpy_sync", "cuda_memset_sync", "cuda_api_sync", "gpu_gaps",
+                     "gpu_time_util"):
             self.assertIn(name, [rule["name"] for rule in listed])
 
     def test_documented(self):
@@ -188,6 +191,37 @@ class Analyze(FolderTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn("without GPU times", done.stdout)
 
+    def test_samples_only(self):
+        """Of a log in which only some kernels have times no idle time can be told, but what is of each kernel can."""
+        lines = [json.loads(line) for line in self.bad("idle_time").read_text().splitlines()]
+        for i, line in enumerate(lines):
+            if line["type"] == "kernel_event":
+                line["local_bytes_per_thread"] = 480
+                if i % 4 != 0:
+                    line.update(start_ns=None, end_ns=None, duration_ns=None, queue_ns=None)
+        log = self.folder / "sampled.ndjson"
+        log.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        self.assertEqual([f["rule"] for f in self.findings(log)], ["spills"])
+        self.assertIn("45 of 60 kernels of pairs.4711 have no GPU times", tool("analyze", log).stdout)
+        device = json.loads(tool("analyze", "--json", log).stdout)["logs"][0]["devices"][0]
+        self.assertEqual(device["unknown_ns"], device["span_ns"] - device["busy_ns"])
+
+    def test_times_off_for_a_while(self):
+        """A stretch whose kernels have no times is not taken for idle."""
+        t = Timeline()
+        s, k = t.stream(), t.kernel("step")
+        for _ in range(60):
+            t.launch(k, pairs.FULL, s, 30_000_000)
+        log = t.write(self.folder / "off.ndjson")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        kernels = [line for line in lines if line["type"] == "kernel_event"]
+        for i, line in enumerate(kernels):  # launched one by one, the one before having ended
+            line["launch_ns"] = line["start_ns"] - 4000 if i else line["launch_ns"]
+        for line in kernels[20:23]:
+            line.update(start_ns=None, end_ns=None, duration_ns=None, queue_ns=None)
+        log.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        self.assertEqual(self.findings("--set", "gpu_gaps.gap_ms=50", log), [])
+
     def test_segments_and_stdin(self):
         whole = self.bad("sync_in_loop")
         text = whole.read_text()
@@ -200,8 +234,8 @@ class Analyze(FolderTest):
         (self.folder / "cut.ndjson").write_text(lines[0] + "".join(lines[100:]))
         cut = self.findings(self.folder / "cut.ndjson")
         self.assertEqual([(f["rule"], f["cost_ns"]) for f in cut], [(f["rule"], f["cost_ns"]) for f in found])
-        self.assertEqual({os.path.basename(e["file"]) for f in cut for e in f["evidence"]} - {"cut.ndjson", "cut.0001.ndjson"},
-                         set())
+        files = {os.path.basename(e["file"]) for f in cut for e in f["evidence"]}
+        self.assertTrue(files <= {"cut.ndjson", "cut.0001.ndjson"}, files)
 
     def test_order_of_lines_does_not_matter(self):
         """Lines of different threads come out of order (docs/FORMAT.md): the same is found."""
@@ -210,8 +244,9 @@ class Analyze(FolderTest):
         head = [line for line in lines if '"type":"kernel_event"' not in line]
         kernels = [line for line in lines if '"type":"kernel_event"' in line]
         (self.folder / "mixed.ndjson").write_text("".join(head + kernels[::-1]))
-        a, b = self.findings(whole), self.findings(self.folder / "mixed.ndjson")
-        self.assertEqual([(f["rule"], f["cost_ns"], f["facts"]) for f in a], [(f["rule"], f["cost_ns"], f["facts"]) for f in b])
+        found = [[(f["rule"], f["cost_ns"], f["facts"]) for f in self.findings(log)]
+                 for log in (whole, self.folder / "mixed.ndjson")]
+        self.assertEqual(found[0], found[1])
 
     def test_hostile_values(self):
         log = self.bad("missed_overlap")
@@ -219,7 +254,8 @@ class Analyze(FolderTest):
         for i, line in enumerate(lines):
             for key in ("start_ns", "end_ns", "launch_ns", "call_ns", "bytes", "stream", "device"):
                 if key in line and (i + len(key)) % 3 == 0 and line["type"] not in ("session_start", "device_info"):
-                    line[key] = (2**63 - 1, -2**53, 0)[i % 3] if key.endswith("_ns") else (2**31 - 1 if key != "bytes" else 2**53)
+                    times = (2**63 - 1, -2**53, 2**53)
+                    line[key] = times[i % 3] if key.endswith("_ns") else 2**53 if key == "bytes" else 2**31 - 1
         (self.folder / "hostile.ndjson").write_text("\n".join(map(json.dumps, lines)) + "\n")
         self.assertIn(tool("analyze", self.folder / "hostile.ndjson").returncode, (0, 1))
 
@@ -234,7 +270,8 @@ class Analyze(FolderTest):
         narrow = tool("analyze", "--width", 80, "--rules", "spills", log).stdout
         for line in narrow.splitlines():
             self.assertTrue(len(line) <= 80 or str(self.folder) in line, line)
-        self.assertIn("quite_a_while(float*, int)", tool("analyze", "--full-names", "--width", 300, "--rules", "spills", log).stdout)
+        wide = tool("analyze", "--full-names", "--width", 300, "--rules", "spills", log).stdout
+        self.assertIn("quite_a_while(float*, int)", wide)
 
     def test_colour(self):
         log = self.bad("spills")

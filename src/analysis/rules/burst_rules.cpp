@@ -46,13 +46,17 @@ class SlowBurst final : public Rule {
       if (burst.launches == 0 || share(lost, span) < min_share_) continue;
       const LaunchConfig* const config = log().config(key.first);
       Finding f = costed("slow_burst", CostKind::kLost, lost, span);
-      f.message = "{kernel} took {slow} on average in {launches} launches of {bursts}, {times} times its median of {median}; "
-                  "{beside} of them began beside other work; clocks not recorded";
+      f.message =
+          "{kernel} took {slow} on average in {launches} launches of {bursts}, {times} times its median of {median}; "
+          "{beside} of them began beside other work; clocks not recorded";
       f.cost_how = "time of these launches beyond the median of the same kernel and grid";
-      f.remedy = "look at what ran beside them and at the data they got; whether clocks or throttling explain it this log "
-                 "cannot tell: watch nvidia-smi -q -d CLOCK,PERFORMANCE meanwhile";
+      f.remedy =
+          "look at what ran beside them and at the data they got; whether clocks or throttling explain it this log "
+          "cannot tell: watch nvidia-smi -q -d CLOCK,PERFORMANCE meanwhile";
       const auto n = static_cast<double>(burst.launches);
-      f.kernel("kernel", config == nullptr ? "" : config->name).ns("slow", burst.total_ns / n).ns("median", kernel.median);
+      f.kernel("kernel", config == nullptr ? "" : config->name)
+          .ns("slow", burst.total_ns / n)
+          .ns("median", kernel.median);
       f.number("times", burst.total_ns / n / std::max(kernel.median, 1.0)).count("launches", burst.launches);
       f.count("bursts", kernel.bursts, "burst").ratio("beside", static_cast<double>(burst.beside) / n);
       burst.evidence.give(f);
@@ -113,7 +117,7 @@ std::vector<RuleInfo> burst_rules() {
         {"min_launches", 5, "fewer in a row are no burst"},
         {"warm_up", 50, "launches from which a median is known"},
         {"min_share", 0.02, "time beyond the median, as share of the span"}},
-       make_rule<SlowBurst>},
+       make_rule<SlowBurst>, RuleInfo::Needs::kSamples},
   };
 }
 

@@ -1,5 +1,5 @@
-// How much of each stretch of time a device was busy, for stretches of a number that is only known at the end: bins that
-// double their width when time goes beyond them.
+// How much of each stretch of time a device was busy, for stretches of a number that is only known at the end: bins
+// that double their width when time goes beyond them.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class BusyBins {
       const double to = std::min(from + width, static_cast<double>(last - origin_));
       if (to <= from) continue;
       for (auto i = static_cast<std::size_t>(from / length); i < chunks; ++i) {
-        const double inside = std::min(to, length * static_cast<double>(i + 1)) - std::max(from, length * static_cast<double>(i));
+        const double inside =
+            std::min(to, length * static_cast<double>(i + 1)) - std::max(from, length * static_cast<double>(i));
         if (inside <= 0) break;
         sums[i] += static_cast<double>(busy_[bin]) * inside / (to - from);
       }

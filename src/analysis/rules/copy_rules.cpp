@@ -8,7 +8,9 @@
 namespace gpuflight::analysis::rules {
 namespace {
 
-bool to_device(const GpuWork& work) { return work.copy == event::CopyKind::kHtoD || work.copy == event::CopyKind::kHtoA; }
+bool to_device(const GpuWork& work) {
+  return work.copy == event::CopyKind::kHtoD || work.copy == event::CopyKind::kHtoA;
+}
 
 struct Tally {
   std::uint64_t count = 0, bytes = 0;
@@ -70,9 +72,10 @@ class MemcpyAsync final : public HoldingRule {
  public:
   explicit MemcpyAsync(const RuleSettings& set)
       : HoldingRule("cuda_memcpy_async",
-                    "{count} asynchronous copies from or to pageable memory, {bytes}: they wait as synchronous ones do, the host "
-                    "stood in their calls for {held}",
-                    "take the host memory from cudaMallocHost, or pin what is there with cudaHostRegister, once and not per copy",
+                    "{count} asynchronous copies from or to pageable memory, {bytes}: they wait as synchronous ones "
+                    "do, the host stood in their calls for {held}",
+                    "take the host memory from cudaMallocHost, or pin what is there with cudaHostRegister, once and "
+                    "not per copy",
                     set.count("min_copies"), set["min_share"]),
         min_bytes_(set.count("min_bytes")) {}
 
@@ -103,7 +106,8 @@ class MemcpySync final : public HoldingRule {
 class MemsetSync final : public HoldingRule {
  public:
   explicit MemsetSync(const RuleSettings& set)
-      : HoldingRule("cuda_memset_sync", "{count} synchronous fills of pinned or managed memory, {bytes}, held the host for {held}",
+      : HoldingRule("cuda_memset_sync",
+                    "{count} synchronous fills of pinned or managed memory, {bytes}, held the host for {held}",
                     "cudaMemsetAsync on a stream; pinned memory is filled faster by the host itself (memset)", 1,
                     set["min_share"]) {}
 
@@ -141,7 +145,8 @@ class SmallCopies final : public Rule {
       const std::int64_t span = totals.span_ns();
       if (tally.count < min_copies_ || share(tally.ns, span) < min_share_) continue;
       Finding f = costed("small_copies", CostKind::kBound, tally.ns, span);
-      f.message = "{copies} copies {direction} of {mean} on average, one after the other: {cost} more than one big copy";
+      f.message =
+          "{copies} copies {direction} of {mean} on average, one after the other: {cost} more than one big copy";
       f.cost_how = "time from copy to copy, less that of the bytes at {rate} GB/s";
       f.remedy = "gather the pieces in one buffer and copy it once; for strided data cudaMemcpy2DAsync";
       f.count("copies", tally.count).text("direction", direction).bytes("mean", tally.bytes / tally.count);
@@ -180,25 +185,38 @@ constexpr const char* kNsys = "Nsight Systems, expert system rule of this name";
 std::vector<RuleInfo> copy_rules() {
   const Threshold min_share{"min_share", 0.02, "host time in these calls while no kernel ran, as share of the span"};
   return {
-      {"cuda_memcpy_async", "asynchronous copies from or to pageable memory, which wait all the same", kNsys,
+      {"cuda_memcpy_async",
+       "asynchronous copies from or to pageable memory, which wait all the same",
+       kNsys,
        {{"min_bytes", 65537, "smaller copies do not count"}, {"min_copies", 2, "fewer are no pattern"}, min_share},
        make_rule<MemcpyAsync>,
+       RuleInfo::Needs::kTimeline,
        {"missed_overlap", "cuda_api_sync", "gpu_gaps", "idle_time", "gpu_time_util", "copy_direction_wait"}},
-      {"cuda_memcpy_sync", "synchronous copies, but on one device and small ones to the device", kNsys,
+      {"cuda_memcpy_sync",
+       "synchronous copies, but on one device and small ones to the device",
+       kNsys,
        {{"min_bytes", 65536, "copies to the device up to this size do not count"},
         {"min_copies", 4, "a copy in and one out are no pattern"},
         min_share},
        make_rule<MemcpySync>,
+       RuleInfo::Needs::kTimeline,
        {"cuda_api_sync", "gpu_gaps", "idle_time", "gpu_time_util"}},
-      {"cuda_memset_sync", "synchronous fills of pinned or managed memory", kNsys, {min_share}, make_rule<MemsetSync>,
+      {"cuda_memset_sync",
+       "synchronous fills of pinned or managed memory",
+       kNsys,
+       {min_share},
+       make_rule<MemsetSync>,
+       RuleInfo::Needs::kTimeline,
        {"gpu_gaps", "idle_time", "gpu_time_util"}},
-      {"small_copies", "many small copies one after the other, which one big copy could replace",
+      {"small_copies",
+       "many small copies one after the other, which one big copy could replace",
        "CUDA C++ Best Practices Guide, 10.1: batch many small transfers into one larger transfer",
        {{"max_bytes", 65536, "bigger copies do not count"},
         {"min_copies", 100, "fewer are no pattern"},
         {"min_share", 0.05, "time to be won, as share of the span"},
         {"gb_per_s", 20, "rate of one big copy"}},
        make_rule<SmallCopies>,
+       RuleInfo::Needs::kTimeline,
        {"launch_bound", "idle_time", "gpu_time_util", "cuda_memcpy_sync"}},
   };
 }

@@ -55,13 +55,17 @@ struct Finding {
   std::uint64_t evidence_total = 0;
   std::vector<std::string> also;        // rules that found what this one explains
 
-  Finding& count(std::string key, std::uint64_t n) { return fact(std::move(key), Unit::kCount, static_cast<double>(n)); }
+  Finding& count(std::string key, std::uint64_t n) {
+    return fact(std::move(key), Unit::kCount, static_cast<double>(n));
+  }
   Finding& count(std::string key, std::uint64_t n, std::string noun) {
     facts.push_back({std::move(key), Unit::kCount, static_cast<double>(n), std::move(noun)});
     return *this;
   }
   Finding& ns(std::string key, double n) { return fact(std::move(key), Unit::kNs, n); }
-  Finding& bytes(std::string key, std::uint64_t n) { return fact(std::move(key), Unit::kBytes, static_cast<double>(n)); }
+  Finding& bytes(std::string key, std::uint64_t n) {
+    return fact(std::move(key), Unit::kBytes, static_cast<double>(n));
+  }
   Finding& ratio(std::string key, double r) { return fact(std::move(key), Unit::kRatio, r); }
   Finding& number(std::string key, double r) { return fact(std::move(key), Unit::kNumber, r); }
   Finding& kernel(std::string key, std::string mangled) {

@@ -16,6 +16,7 @@ constexpr std::int64_t kClockSlackNs = 2'000;
 }  // namespace
 
 void GapFinder::saw_call(const HostCall& call) {
+  if (call.untimed) untimed_ns_ = std::max(untimed_ns_, call.time_ns);
   const auto found = threads_.find(call.thread);
   if (found == threads_.end() && threads_.size() >= kMaxThreads) return;
   Recent& recent = found == threads_.end() ? threads_[call.thread] : found->second;
@@ -37,7 +38,9 @@ std::optional<Gap> GapFinder::saw_work(const GpuWork& work, DeviceTotals& totals
   totals.busy_ns += std::max<std::int64_t>(0, work.end_ns - std::max(work.start_ns, latest.end_ns));
   totals.last_ns = std::max(totals.last_ns, work.end_ns);
   std::optional<Gap> gap;
-  if (work.start_ns > latest.end_ns) {
+  if (work.start_ns > latest.end_ns && untimed_ns_ >= latest.end_ns) {
+    totals.unknown_ns += work.start_ns - latest.end_ns;
+  } else if (work.start_ns > latest.end_ns) {
     gap.emplace();
     gap->device = work.device;
     gap->from_ns = latest.end_ns;

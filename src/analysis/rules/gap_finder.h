@@ -25,6 +25,7 @@ class GapFinder {
   void explain(Gap& gap, const GpuWork& after) const;
 
   std::unordered_map<std::uint32_t, Recent> threads_;
+  std::int64_t untimed_ns_ = kNoTime;                 // the latest launch of a kernel without times
   std::unordered_map<std::int32_t, GpuWork> latest_;  // by device: that ends last so far
 };
 

@@ -57,7 +57,8 @@ class HeldCalls {
     settled_(held.tag, held.ref, std::max<std::int64_t>(idle, 0));
   }
   Settled settled_;
-  std::map<std::int32_t, std::deque<std::pair<std::int64_t, std::int64_t>>> busy_;  // by device: kernels at work, ascending
+  std::map<std::int32_t, std::deque<std::pair<std::int64_t, std::int64_t>>>
+      busy_;               // by device: kernels at work, ascending
   std::deque<Held> held_;  // in order of their beginning
 };
 

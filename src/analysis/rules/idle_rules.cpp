@@ -43,7 +43,8 @@ class GpuGaps final : public Rule {
       f.device = device;
       f.message = "{gaps} of {bound} or more without any work, {idle} in all, the longest {longest}: {cause}";
       f.cost_how = "length of these gaps";
-      f.remedy = "look at what the program did on the host then (scopes name it): reading, preparing data, waiting for others";
+      f.remedy =
+          "look at what the program did on the host then (scopes name it): reading, preparing data, waiting for others";
       f.count("gaps", found.evidence.total(), "gap").ns("bound", static_cast<double>(gap_ns_));
       f.ns("idle", static_cast<double>(found.idle_ns)).ns("longest", static_cast<double>(found.longest_ns));
       f.text("cause", cause_words(found.cause));
@@ -65,7 +66,9 @@ class GpuGaps final : public Rule {
 class GpuTimeUtil final : public Rule {
  public:
   explicit GpuTimeUtil(const RuleSettings& set)
-      : chunks_(std::max<std::uint64_t>(set.count("chunks"), 1)), min_chunks_(set.count("min_chunks")), busy_(set["busy"]),
+      : chunks_(std::max<std::uint64_t>(set.count("chunks"), 1)),
+        min_chunks_(set.count("min_chunks")),
+        busy_(set["busy"]),
         min_idle_ns_(set.ns("min_idle_ms", kMs)) {}
 
   void on_work(const GpuWork& work) override {
@@ -74,7 +77,9 @@ class GpuTimeUtil final : public Rule {
     if (work.end_ns > from) device.bins.add(from, work.end_ns);
     device.until_ns = std::max(device.until_ns, work.end_ns);
   }
-  void on_gap(const Gap& gap, const GpuWork& after) override { devices_[gap.device].evidence.add(after.ref, gap.length_ns()); }
+  void on_gap(const Gap& gap, const GpuWork& after) override {
+    devices_[gap.device].evidence.add(after.ref, gap.length_ns());
+  }
   void at_end(const LogTotals& totals, std::vector<Finding>& findings) override {
     for (const auto& [number, device] : devices_) {
       const std::int64_t span = totals.span_ns(number);
@@ -128,14 +133,16 @@ class IdleTime final : public Rule {
       if (idle < min_idle_ns_ || share(idle, span) < min_share_) continue;
       Finding f = costed("idle_time", CostKind::kLost, idle, span);
       f.device = number;
-      f.message = "the device had nothing to do for {share} of the time, {idle}: host wait {host}, kernel wait {kernel}, "
-                  "other {other}";
+      f.message =
+          "the device had nothing to do for {share} of the time, {idle}: host wait {host}, kernel wait {kernel}, "
+          "other {other}";
       f.cost_how = "time from its first work to its last, less the union of all work";
       const bool host = device.host_wait_ns * 2 > idle;
-      f.remedy = host ? "the host launches too late: take synchronisations and work of the host out of its way, or launch "
-                        "ahead from a thread of its own"
-                      : "work was launched and waited: look at dependencies between streams, and at graphs for the gaps "
-                        "between kernels";
+      f.remedy =
+          host ? "the host launches too late: take synchronisations and work of the host out of its way, or launch "
+                 "ahead from a thread of its own"
+               : "work was launched and waited: look at dependencies between streams, and at graphs for the gaps "
+                 "between kernels";
       f.ratio("share", share(idle, span)).ns("idle", static_cast<double>(idle));
       f.ns("host", static_cast<double>(device.host_wait_ns)).ns("kernel", static_cast<double>(device.kernel_wait_ns));
       f.ns("other", static_cast<double>(device.other_idle_ns));
@@ -156,7 +163,7 @@ std::vector<RuleInfo> idle_rules() {
   return {
       {"gpu_gaps", "a device without any work for long", "Nsight Systems, expert system rule of this name",
        {{"gap_ms", 500, "shorter gaps do not count"}},
-       make_rule<GpuGaps>,
+       make_rule<GpuGaps>, RuleInfo::Needs::kTimeline,
        {"idle_time", "gpu_time_util"}},
       {"gpu_time_util", "parts of the time in which a device was hardly busy",
        "Nsight Systems, expert system rule of this name",
@@ -168,7 +175,7 @@ std::vector<RuleInfo> idle_rules() {
       {"idle_time", "a device that was idle for most of the time, split into host wait, kernel wait and other",
        "HolisticTraceAnalysis, idle time breakdown: host wait, kernel wait (below 30 us), other",
        {{"min_share", 0.5, "idle share of the device's span"}, {"min_idle_ms", 5, "idle time"}},
-       make_rule<IdleTime>,
+       make_rule<IdleTime>, RuleInfo::Needs::kTimeline,
        {"gpu_time_util"}},
   };
 }

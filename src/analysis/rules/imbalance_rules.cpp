@@ -38,10 +38,12 @@ bool too_uneven(const std::vector<Load>& loads, const Uneven& uneven, double bou
 
 Finding busy_finding(const std::vector<Load>& loads, const Uneven& uneven, std::int64_t span) {
   Finding f = costed(kName, CostKind::kBound, static_cast<std::int64_t>(uneven.above_ns), span);
-  f.message = "{straggler} was busy for {most}, {least_name} for {least}, the mean of {count} is {mean}: the others wait for "
-              "{straggler}";
+  f.message =
+      "{straggler} was busy for {most}, {least_name} for {least}, the mean of {count} is {mean}: the others wait for "
+      "{straggler}";
   f.cost_how = "busy time of the busiest less the mean";
-  f.remedy = "deal the work out by what each takes, not by number of items; look at why the same work takes longer there";
+  f.remedy =
+      "deal the work out by what each takes, not by number of items; look at why the same work takes longer there";
   f.text("straggler", loads[uneven.busiest].name).ns("most", static_cast<double>(loads[uneven.busiest].busy_ns));
   f.text("least_name", loads[uneven.least].name).ns("least", static_cast<double>(loads[uneven.least].busy_ns));
   f.count("count", loads.size()).ns("mean", uneven.mean_ns);
@@ -117,10 +119,13 @@ void across_ranks(const std::vector<RankTotals>& ranks, const RuleSettings& sett
     const auto straggler = static_cast<std::size_t>(std::max_element(at.last.begin(), at.last.end()) - at.last.begin());
     Finding f = costed(kName, CostKind::kLost, waited, span);
     f.log = ranks[straggler].log;
-    f.message = "{straggler} came last to {times} of {rounds} collectives; the ranks waited {waited} for the last one on average";
+    f.message =
+        "{straggler} came last to {times} of {rounds} collectives; the ranks waited {waited} for the last one on "
+        "average";
     f.cost_how = "start of a collective on the last rank less the mean of all, on one clock, added up";
-    f.remedy = "look at what {straggler} does between collectives that the others do not: more data, a slower device, host "
-               "work; analyze its log alone";
+    f.remedy =
+        "look at what {straggler} does between collectives that the others do not: more data, a slower device, host "
+        "work; analyze its log alone";
     f.text("straggler", ranks[straggler].name).count("times", at.last[straggler]).count("rounds", at.rounds);
     f.ns("waited", at.waited_ns);
     at.evidence[straggler].give(f);
@@ -144,7 +149,7 @@ std::vector<RuleInfo> imbalance_rules() {
        {{"busy", 0.15, "the busiest above the mean, as share of its busy time"},
         {"waited", 0.05, "time waited for the last rank, as share of the span"},
         {"min_collectives", 10, "in each log, to go by collectives and not by busy time"}},
-       make_rule<Imbalance>,
+       make_rule<Imbalance>, RuleInfo::Needs::kTimeline,
        {},
        across_ranks},
   };

@@ -75,10 +75,12 @@ class LowOccupancy final : public Rule {
     const LaunchConfig& config = *log().config(row);
     Finding f = costed("low_occupancy", CostKind::kAtStake, found_.ns, totals.span_ns());
     f.severity = Severity::kInfo;  // many fast kernels have a low occupancy
-    f.message = "{share} of the kernels' time is at an occupancy below {bound}: {kernel} {ns} at {occupancy}, limited by {limiter}"
-                "; {configs} in all";
+    f.message =
+        "{share} of the kernels' time is at an occupancy below {bound}: {kernel} {ns} at {occupancy}, limited by "
+        "{limiter}; {configs} in all";
     f.cost_how = "time of these kernels";
-    f.remedy = "may help where the kernel waits for memory: gpuflight explain says what limits it and the smallest change";
+    f.remedy =
+        "may help where the kernel waits for memory: gpuflight explain says what limits it and the smallest change";
     f.ratio("share", share(found_.ns, totals.kernel_ns())).ratio("bound", occupancy_).kernel("kernel", config.name);
     f.ns("ns", static_cast<double>(worst.ns)).ratio("occupancy", *config.occupancy);
     f.text("limiter", config.limiter ? limiter_words(*config.limiter) : "not known");
@@ -105,11 +107,13 @@ class Spills final : public Rule {
     const auto& [row, worst] = found_.worst();
     const LaunchConfig& config = *log().config(row);
     Finding f = costed("spills", CostKind::kAtStake, found_.ns, totals.span_ns());
-    f.message = "{share} of the kernels' time is of kernels with local memory (spilled registers or arrays of a thread): "
-                "{kernel} {ns}, {local} per thread at {regs} registers";
+    f.message =
+        "{share} of the kernels' time is of kernels with local memory (spilled registers or arrays of a thread): "
+        "{kernel} {ns}, {local} per thread at {regs} registers";
     f.cost_how = "time of these kernels";
-    f.remedy = "compile with -Xptxas -v to tell spills from arrays; loosen __launch_bounds__ or --maxrregcount, index arrays "
-               "by constants, or split the kernel";
+    f.remedy =
+        "compile with -Xptxas -v to tell spills from arrays; loosen __launch_bounds__ or --maxrregcount, index arrays "
+        "by constants, or split the kernel";
     f.ratio("share", share(found_.ns, totals.kernel_ns())).kernel("kernel", config.name);
     f.ns("ns", static_cast<double>(worst.ns)).bytes("local", static_cast<std::uint64_t>(config.local_bytes_per_thread));
     f.number("regs", config.num_regs).count("launches", found_.launches);
@@ -149,14 +153,16 @@ class PartialWave final : public Rule {
     const std::uint64_t wave = wave_blocks(&config, log().device(example.device));
     const double waves = static_cast<double>(example.size) / static_cast<double>(wave);
     Finding f = costed("partial_wave", CostKind::kBound, found_.ns, totals.span_ns());
-    f.message = waves < 1 ? "{kernel} launches {blocks} blocks where the chip holds {wave} at once: {empty} of it stays empty "
-                            "({launches} launches)"
-                          : "{kernel} launches {blocks} blocks, {waves} waves of {wave}: in the last one {empty} of the chip "
-                            "stays empty ({launches} launches)";
+    f.message =
+        waves < 1 ? "{kernel} launches {blocks} blocks where the chip holds {wave} at once: {empty} of it stays empty "
+                    "({launches} launches)"
+                  : "{kernel} launches {blocks} blocks, {waves} waves of {wave}: in the last one {empty} of the chip "
+                    "stays empty ({launches} launches)";
     f.cost_how = "time of the kernels x the share of their waves that stays empty, where nothing ran beside them";
-    f.remedy = waves < 1 ? "more and smaller blocks, or run other kernels beside it on other streams"
-                         : "blocks in whole waves: another block size, a grid of the wave's size that loops over the data, or "
-                           "smaller blocks of work so that the tail is short";
+    f.remedy =
+        waves < 1 ? "more and smaller blocks, or run other kernels beside it on other streams"
+                  : "blocks in whole waves: another block size, a grid of the wave's size that loops over the data, or "
+                    "smaller blocks of work so that the tail is short";
     f.kernel("kernel", config.name).count("blocks", example.size).count("wave", wave).number("waves", waves);
     f.ratio("empty", std::ceil(waves) - waves).count("launches", worst.launches);
     worst.evidence.give(f);
@@ -192,19 +198,26 @@ class PartialWave final : public Rule {
 
 std::vector<RuleInfo> kernel_rules() {
   return {
-      {"low_occupancy", "kernels of low theoretical occupancy, by their time",
+      {"low_occupancy",
+       "kernels of low theoretical occupancy, by their time",
        "Nsight Compute, rule TheoreticalOccupancy; the bound is lower here, since low occupancy alone is no fault",
        {{"occupancy", 0.4, "below it counts"}, {"min_share", 0.2, "time of these kernels, as share of all kernels'"}},
-       make_rule<LowOccupancy>},
-      {"spills", "kernels that use local memory, by their time", "CUDA C++ Best Practices Guide, 10.2.3: local memory",
+       make_rule<LowOccupancy>,
+       RuleInfo::Needs::kSamples},
+      {"spills",
+       "kernels that use local memory, by their time",
+       "CUDA C++ Best Practices Guide, 10.2.3: local memory",
        {{"min_bytes", 16, "local bytes per thread; fewer do not count"},
         {"min_share", 0.1, "time of these kernels, as share of all kernels'"}},
        make_rule<Spills>,
+       RuleInfo::Needs::kSamples,
        {"low_occupancy"}},
-      {"partial_wave", "grids whose last wave leaves much of the chip empty", "Nsight Compute, rule LaunchConfiguration: tail effect",
-       {{"min_us", 10, "shorter kernels do not count"},
-        {"min_share", 0.1, "time to be won, as share of all kernels'"}},
+      {"partial_wave",
+       "grids whose last wave leaves much of the chip empty",
+       "Nsight Compute, rule LaunchConfiguration: tail effect",
+       {{"min_us", 10, "shorter kernels do not count"}, {"min_share", 0.1, "time to be won, as share of all kernels'"}},
        make_rule<PartialWave>,
+       RuleInfo::Needs::kTimeline,
        {"low_occupancy"}},
   };
 }

@@ -49,9 +49,13 @@ class LaunchBound final : public Rule {
       f.message = "in {phases}, {length} in all, the device waited for each launch: {launches} kernels of {kernel} on "
                   "average with {gap} between them; a launch call takes {call}";
       f.cost_how = "time between these kernels";
-      f.remedy = "fewer and bigger kernels, a CUDA graph where the sequence repeats, launches from fewer layers of host code";
-      f.count("phases", device.phases, "phase").ns("length", static_cast<double>(device.length_ns)).count("launches", device.all.launches);
-      f.ns("kernel", static_cast<double>(device.all.kernel_ns) / n).ns("gap", static_cast<double>(device.all.idle_ns) / n);
+      f.remedy =
+          "fewer and bigger kernels, a CUDA graph where the sequence repeats, launches from fewer layers of host code";
+      f.count("phases", device.phases, "phase")
+          .ns("length", static_cast<double>(device.length_ns))
+          .count("launches", device.all.launches);
+      f.ns("kernel", static_cast<double>(device.all.kernel_ns) / n)
+          .ns("gap", static_cast<double>(device.all.idle_ns) / n);
       f.ns("call", static_cast<double>(device.all.call_ns) / n);
       device.evidence.give(f);
       findings.push_back(std::move(f));
@@ -116,10 +120,12 @@ class QueueFull final : public Rule {
     const std::int64_t span = totals.span_ns();
     if (evidence_.total() < min_calls_ || share(held_ns_, span) < min_share_) return;
     Finding f = costed("queue_full", CostKind::kAtStake, held_ns_, span);
-    f.message = "{calls} launch calls waited for room in the queue, {held} in all, with up to {deepest} launches before them";
+    f.message =
+        "{calls} launch calls waited for room in the queue, {held} in all, with up to {deepest} launches before them";
     f.cost_how = "host time in these calls; the device had work meanwhile, the host could do nothing else";
-    f.remedy = "nothing, if the host has nothing else to do; else launch such stretches from a thread of its own, as a graph, "
-               "or with fewer and bigger kernels";
+    f.remedy =
+        "nothing, if the host has nothing else to do; else launch such stretches from a thread of its own, as a graph, "
+        "or with fewer and bigger kernels";
     f.count("calls", evidence_.total()).ns("held", static_cast<double>(held_ns_)).count("deepest", deepest_);
     evidence_.give(f);
     findings.push_back(std::move(f));
@@ -140,12 +146,16 @@ class QueueFull final : public Rule {
 
 std::vector<RuleInfo> launch_rules() {
   return {
-      {"launch_bound", "phases in which the device waits for each launch",
+      {"launch_bound",
+       "phases in which the device waits for each launch",
        "gpuflight: gaps before kernels whose launch call had not returned when the device ran dry",
-       {{"min_launches", 50, "in a phase; fewer are none"}, {"min_share", 0.1, "time between, as share of the device's span"}},
+       {{"min_launches", 50, "in a phase; fewer are none"},
+        {"min_share", 0.1, "time between, as share of the device's span"}},
        make_rule<LaunchBound>,
+       RuleInfo::Needs::kTimeline,
        {"idle_time", "gpu_time_util"}},
-      {"queue_full", "launch calls that wait for room in the queue of launches",
+      {"queue_full",
+       "launch calls that wait for room in the queue of launches",
        "gpuflight, measured: a stream takes about a thousand launches ahead, then the call waits",
        {{"min_us", 20, "shorter calls do not count"},
         {"min_depth", 500, "launches before it in its stream that had not begun"},

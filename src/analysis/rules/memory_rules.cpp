@@ -38,7 +38,8 @@ class TotalsOverTime {
       return last;
     }();
     const std::int64_t by_time = std::max<std::int64_t>(0, end - origin_) / width_;
-    const std::size_t bins = std::max(last_used, static_cast<std::size_t>(std::min<std::int64_t>(by_time, kBins * 64))) + 1;
+    const std::size_t bins =
+        std::max(last_used, static_cast<std::size_t>(std::min<std::int64_t>(by_time, kBins * 64))) + 1;
     std::array<bool, 4> any{};
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < bins; ++i) {
@@ -94,16 +95,19 @@ class MemoryGrowth final : public Rule {
       const auto [least, calls] = kind.totals.quarters(totals.last_call_ns);
       const bool grows = least[0] <= least[1] && least[1] < least[2] && least[2] < least[3];
       const double grown = static_cast<double>(least[3]) - static_cast<double>(least[1]);
-      if (!grows || calls < min_calls_ || grown < min_bytes_ || grown < min_share_ * static_cast<double>(least[3])) continue;
+      if (!grows || calls < min_calls_ || grown < min_bytes_ || grown < min_share_ * static_cast<double>(least[3]))
+        continue;
       Finding f = costed("memory_growth", CostKind::kNone, 0, 0);
       f.severity = Severity::kWarning;
       f.device = std::get<0>(key);
       const char* const name = event::allocation_name(std::get<1>(key));
-      f.message = "{kind} memory grows and does not return: never below {second} in the second quarter of the recording, "
-                  "{third} in the third, {fourth} in the last";
+      f.message =
+          "{kind} memory grows and does not return: never below {second} in the second quarter of the recording, "
+          "{third} in the third, {fourth} in the last";
       f.cost_how = "it is memory that is lost, and in the end the program";
-      f.remedy = "look for what is allocated each round and not freed: the biggest allocations are named here, scopes tell "
-                 "where they are made";
+      f.remedy =
+          "look for what is allocated each round and not freed: the biggest allocations are named here, scopes tell "
+          "where they are made";
       f.text("kind", name == nullptr ? "unknown" : name).bytes("second", least[1]).bytes("third", least[2]);
       f.bytes("fourth", least[3]);
       kind.evidence.give(f);
@@ -151,8 +155,9 @@ class MemoryPeak final : public Rule {
       f.device = number;
       f.message = "at its peak the program had {peak} of the device's {size}, {share}";
       f.cost_how = "the next allocation may fail";
-      f.remedy = "smaller batches, buffers used again, or memory freed before the peak; the context and its modules need "
-                 "memory besides";
+      f.remedy =
+          "smaller batches, buffers used again, or memory freed before the peak; the context and its modules need "
+          "memory besides";
       f.bytes("peak", device.peak).bytes("size", static_cast<std::uint64_t>(info->global_bytes)).ratio("share", part);
       f.evidence.push_back(device.at);
       f.evidence_total = 1;
@@ -179,10 +184,10 @@ std::vector<RuleInfo> memory_rules() {
        {{"min_mb", 16, "growth from the second quarter to the last, in MB"},
         {"min_share", 0.1, "growth, as share of the last quarter's least total"},
         {"min_calls", 10, "allocations and frees in the second half; fewer are no pattern"}},
-       make_rule<MemoryGrowth>},
+       make_rule<MemoryGrowth>, RuleInfo::Needs::kSamples},
       {"memory_peak", "a peak near what the device has", "gpuflight: memory calls against the device's size",
        {{"share", 0.9, "of the device's memory"}},
-       make_rule<MemoryPeak>},
+       make_rule<MemoryPeak>, RuleInfo::Needs::kSamples},
   };
 }
 

@@ -52,7 +52,8 @@ class MissedOverlap final : public Rule {
       const double could = std::min(device.in_ns + device.out_ns, device.kernel_ns);
       if (device.rounds < min_rounds_ || device.together_ns > overlapped_ * could) continue;
       const double rounds = static_cast<double>(device.rounds);
-      const double best = std::clamp(std::sqrt((serial - longest) / piece_ns_), std::max(2.0, rounds), most_pieces_ * rounds);
+      const double best =
+          std::clamp(std::sqrt((serial - longest) / piece_ns_), std::max(2.0, rounds), most_pieces_ * rounds);
       const double per_round = std::ceil(best / rounds - 0.01), pieces = per_round * rounds;
       const double ideal = serial / pieces + (pieces - 1) / pieces * longest;
       const double won = serial - ideal - (pieces - rounds) * piece_ns_ - device.together_ns;
@@ -90,16 +91,20 @@ class MissedOverlap final : public Rule {
     device.evidence.add(stream.last, stream.in_ns + stream.kernel_ns + stream.out_ns);
     stream.in_ns = stream.kernel_ns = stream.out_ns = 0;
   }
-  Finding finding(std::int32_t number, const Device& device, double per_round, double serial, double ideal, std::int64_t won,
-                  std::int64_t span) const {
+  Finding finding(std::int32_t number, const Device& device, double per_round, double serial, double ideal,
+                  std::int64_t won, std::int64_t span) const {
     Finding f = costed("missed_overlap", CostKind::kBound, won, span);
     f.device = number;
-    f.message = "{rounds} rounds of copies in ({in}), kernels ({kernels}) and copies out ({out}) run one after the other, "
-                "{serial} in all; side by side they could take {ideal}";
-    f.cost_how = "serial H + K + D less (H + K + D) / N + (N - 1) / N x max(H, K, D) for N = {pieces}, less {piece} for each "
-                 "piece more";
-    f.remedy = per_round > 1 ? "cut each round into {chunks} chunks and deal them out over 2 to 4 streams with buffers of their own"
-                             : "deal the rounds out over 2 to 4 streams with buffers of their own; cutting them up brings no more";
+    f.message =
+        "{rounds} rounds of copies in ({in}), kernels ({kernels}) and copies out ({out}) run one after the other, "
+        "{serial} in all; side by side they could take {ideal}";
+    f.cost_how =
+        "serial H + K + D less (H + K + D) / N + (N - 1) / N x max(H, K, D) for N = {pieces}, less {piece} for each "
+        "piece more";
+    f.remedy =
+        per_round > 1
+            ? "cut each round into {chunks} chunks and deal them out over 2 to 4 streams with buffers of their own"
+            : "deal the rounds out over 2 to 4 streams with buffers of their own; cutting them up brings no more";
     f.count("rounds", device.rounds).ns("in", device.in_ns).ns("kernels", device.kernel_ns).ns("out", device.out_ns);
     f.ns("serial", serial).ns("ideal", ideal).count("chunks", static_cast<std::uint64_t>(per_round));
     f.count("pieces", static_cast<std::uint64_t>(per_round) * device.rounds).ns("piece", piece_ns_);
@@ -126,18 +131,21 @@ class CopyDirectionWait final : public Rule {
     bool paired = false;  // with the one before; each copy runs beside one other at most
     if ((is_in(work) || is_out(work)) && work.size >= min_bytes_ && !work.pageable() && work.graph == 0) {
       Device& device = devices_[work.device];
-      const bool same_stream = !stream.paired && opposite(before, work) && work.launch_ns != kNoTime && work.launch_ns < before.end_ns;
+      const bool same_stream =
+          !stream.paired && opposite(before, work) && work.launch_ns != kNoTime && work.launch_ns < before.end_ns;
       const GpuWork& other = is_in(work) ? device.out : device.in;
       std::deque<GpuWork>& mine = is_in(work) ? device.ins : device.outs;
       if (same_stream) {
-        const std::int64_t both = std::min(before.duration_ns(), work.duration_ns()) - busy_in(mine, before.start_ns, before.end_ns);
+        const std::int64_t both =
+            std::min(before.duration_ns(), work.duration_ns()) - busy_in(mine, before.start_ns, before.end_ns);
         if (both > 0) {
           found(device, work, both);
           device.in_one_stream = true;
           paired = true;
         }
-      } else if (other.size > 0 && other.stream != work.stream && work.ready_ns != kNoTime && work.ready_ns < other.end_ns &&
-                 work.start_ns >= other.end_ns && work.start_ns - other.end_ns < kFollowsNs) {
+      } else if (other.size > 0 && other.stream != work.stream && work.ready_ns != kNoTime &&
+                 work.ready_ns < other.end_ns && work.start_ns >= other.end_ns &&
+                 work.start_ns - other.end_ns < kFollowsNs) {
         const std::int64_t from = std::max(work.ready_ns, other.start_ns);
         const std::int64_t both = other.end_ns - from - busy_in(mine, from, other.end_ns);
         if (both > 0) found(device, work, both);
@@ -154,13 +162,15 @@ class CopyDirectionWait final : public Rule {
       if (device.evidence.total() < min_copies_ || share(device.lost_ns, span) < min_share_) continue;
       Finding f = costed("copy_direction_wait", CostKind::kBound, device.lost_ns, span);
       f.device = number;
-      f.message = device.in_one_stream ? "{copies} copies waited in their stream for one in the other direction: {lost} in all, "
-                                         "though the bus carries both at once"
-                                       : "{copies} copies waited for one in the other direction on another stream: {lost} in all, "
-                                         "though the bus carries both at once";
+      f.message = device.in_one_stream
+                      ? "{copies} copies waited in their stream for one in the other direction: {lost} in all, "
+                        "though the bus carries both at once"
+                      : "{copies} copies waited for one in the other direction on another stream: {lost} in all, "
+                        "though the bus carries both at once";
       f.cost_how = "time in which both could have run: of two in one stream the shorter one";
-      f.remedy = "copies in on one stream, copies out on another, with events for what depends; launch both before the kernels "
-                 "that follow, and look whether the device has two copy engines";
+      f.remedy =
+          "copies in on one stream, copies out on another, with events for what depends; launch both before the "
+          "kernels that follow, and look whether the device has two copy engines";
       f.count("copies", device.evidence.total()).ns("lost", static_cast<double>(device.lost_ns));
       device.evidence.give(f);
       findings.push_back(std::move(f));
@@ -189,7 +199,9 @@ class CopyDirectionWait final : public Rule {
     }
     return sum;
   }
-  static bool opposite(const GpuWork& a, const GpuWork& b) { return (is_in(a) && is_out(b)) || (is_out(a) && is_in(b)); }
+  static bool opposite(const GpuWork& a, const GpuWork& b) {
+    return (is_in(a) && is_out(b)) || (is_out(a) && is_in(b));
+  }
   static void found(Device& device, const GpuWork& work, std::int64_t lost) {
     device.lost_ns += lost;
     device.evidence.add(work.ref, lost);
@@ -205,9 +217,10 @@ class CopyDirectionWait final : public Rule {
 
 std::vector<RuleInfo> overlap_rules() {
   return {
-      {"missed_overlap", "rounds of copy in, kernels and copy out that run one after the other",
-       "CUDA C++ Best Practices Guide, 10.1.2: overlapping transfers with computation; the bound is that of a pipeline of N "
-       "pieces",
+      {"missed_overlap",
+       "rounds of copy in, kernels and copy out that run one after the other",
+       "CUDA C++ Best Practices Guide, 10.1.2: overlapping transfers with computation; the bound is that of a "
+       "pipeline of N pieces",
        {{"min_rounds", 2, "fewer are no pattern"},
         {"min_share", 0.1, "time to be won, as share of the device's span"},
         {"overlapped", 0.25, "share of what could overlap that does already; more: no finding"},
@@ -215,8 +228,10 @@ std::vector<RuleInfo> overlap_rules() {
         {"most_pieces", 32, "pieces that one round is cut into at most"},
         {"min_bytes", 65536, "smaller copies do not count"}},
        make_rule<MissedOverlap>,
+       RuleInfo::Needs::kTimeline,
        {"copy_direction_wait", "cuda_api_sync", "sync_in_loop", "cuda_memcpy_sync", "idle_time", "gpu_time_util"}},
-      {"copy_direction_wait", "copies of one direction that wait for the other",
+      {"copy_direction_wait",
+       "copies of one direction that wait for the other",
        "CUDA C++ Programming Guide, concurrent data transfers: devices with two copy engines copy both ways at once",
        {{"min_copies", 10, "fewer are no pattern"},
         {"min_share", 0.05, "time to be won, as share of the device's span"},

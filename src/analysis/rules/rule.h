@@ -20,6 +20,7 @@ struct DeviceTotals {
   std::int64_t host_wait_ns = 0;    // the launch began after the device ran dry
   std::int64_t kernel_wait_ns = 0;  // short gaps before work that had been launched
   std::int64_t other_idle_ns = 0;
+  std::int64_t unknown_ns = 0;      // no work is known of, but kernels without times were launched
   std::int64_t kernel_ns = 0, copy_ns = 0;  // added up
   std::uint64_t works = 0;
   std::int64_t span_ns() const { return first_ns == kNoTime ? 0 : last_ns - first_ns; }
@@ -31,6 +32,10 @@ struct LogTotals {
   std::int64_t first_call_ns = kNoTime, last_call_ns = kNoTime;
   std::int64_t sync_ns = 0;  // host time in synchronisations
   std::uint64_t calls = 0, works = 0, launches = 0;
+  std::uint64_t untimed = 0;  // kernels that ran and whose times are not known
+
+  // Whether the timeline has all there was, but for a twentieth of the launches.
+  bool whole() const { return works > 0 && untimed * 20 <= launches; }
 
   // What shares are of: from the first work of the log to the last, or of its calls where no times are known.
   std::int64_t span_ns() const;
@@ -98,6 +103,8 @@ struct RuleInfo {
   const char* source;
   std::vector<Threshold> thresholds;
   std::unique_ptr<Rule> (*make)(const RuleSettings&);
+  // Whether it looks at what follows what: nothing to say of a log in which only samples have times.
+  enum class Needs : std::uint8_t { kTimeline, kSamples } needs = Needs::kTimeline;
   // Findings of these on the same log are put under one of this rule where it accounts for their time.
   std::vector<const char*> explains = {};
   // Of several logs together; nullptr: the rule looks at one log only.

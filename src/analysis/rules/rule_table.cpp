@@ -54,8 +54,9 @@ Finding costed(const char* rule, CostKind kind, std::int64_t cost_ns, std::int64
 const std::vector<RuleInfo>& all_rules() {
   static const std::vector<RuleInfo> rules = [] {
     std::vector<RuleInfo> all;
-    for (const auto& family : {copy_rules(), sync_rules(), idle_rules(), stream_rules(), overlap_rules(), launch_rules(),
-                               sequence_rules(), memory_rules(), kernel_rules(), burst_rules(), imbalance_rules()}) {
+    for (const auto& family :
+         {copy_rules(), sync_rules(), idle_rules(), stream_rules(), overlap_rules(), launch_rules(), sequence_rules(),
+          memory_rules(), kernel_rules(), burst_rules(), imbalance_rules()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

@@ -44,7 +44,7 @@ class GraphCandidate final : public Rule {
       if (stream.best_period == 0) continue;
       const double kernels = static_cast<double>(stream.kernels), rounds = static_cast<double>(stream.rounds);
       const double part = std::min(1.0, kernels / static_cast<double>(stream.launches));
-      const bool timed = totals.works > 0;
+      const bool timed = totals.whole();
       const double won = timed ? static_cast<double>(stream.gap_ns) * part - kernels * node_ns_
                                : static_cast<double>(stream.calls_ns) - rounds * graph_call_ns_;
       const std::int64_t span = totals.span_ns(stream.device);
@@ -52,12 +52,14 @@ class GraphCandidate final : public Rule {
       const LaunchConfig* const config = log().config(stream.best_config);
       Finding f = costed("graph_candidate", CostKind::kBound, static_cast<std::int64_t>(won), span);
       f.device = stream.device;
-      f.message = "the same {period} launches in stream {stream} come again and again, {rounds} rounds ({kernels} kernels, "
-                  "beginning with {first})";
+      f.message =
+          "the same {period} launches in stream {stream} come again and again, {rounds} rounds ({kernels} kernels, "
+          "beginning with {first})";
       f.cost_how = timed ? "gaps before their launches, {gaps}, less {node} for each node of a graph"
                          : "host time of their launches, less {graph} for each launch of a graph";
-      f.remedy = "capture one round (cudaStreamBeginCapture) and launch it as a CUDA graph; what changes from round to round "
-                 "must be read from memory, or set in the nodes";
+      f.remedy =
+          "capture one round (cudaStreamBeginCapture) and launch it as a CUDA graph; what changes from round to round "
+          "must be read from memory, or set in the nodes";
       f.count("period", stream.best_period).text("stream", std::to_string(number)).count("rounds", stream.rounds);
       f.count("kernels", stream.kernels).kernel("first", config == nullptr ? "" : config->name);
       f.ns("gaps", static_cast<double>(stream.gap_ns) * part).ns("node", node_ns_).ns("graph", graph_call_ns_);
@@ -133,8 +135,9 @@ class TinyKernels final : public Rule {
       const LaunchConfig* const config = log().config(device.config);
       Finding f = costed("tiny_kernels", CostKind::kBound, device.gap_ns, span);
       f.device = number;
-      f.message = "{kernels} kernels, as {kernel}, follow one of the same grid and block in their stream; they take {mean} on "
-                  "average with {gap} between them";
+      f.message =
+          "{kernels} kernels, as {kernel}, follow one of the same grid and block in their stream; they take {mean} on "
+          "average with {gap} between them";
       f.cost_how = "time between them; that of reading and writing the data between them again comes on top";
       f.remedy = "put neighbours into one kernel (torch.compile, nvFuser and XLA do it), or give each more to do";
       const auto n = static_cast<double>(kernels);
@@ -177,14 +180,14 @@ std::vector<RuleInfo> sequence_rules() {
         {"min_share", 0.05, "time to be won, as share of the device's span"},
         {"node_us", 0.6, "a node of a graph takes beside its kernel"},
         {"graph_call_us", 10, "a launch of a graph takes the host"}},
-       make_rule<GraphCandidate>,
+       make_rule<GraphCandidate>, RuleInfo::Needs::kSamples,
        {"launch_bound", "tiny_kernels", "idle_time", "gpu_time_util"}},
       {"tiny_kernels", "kernels over in no time, next to others of the same shape, worth being one kernel",
        "PyTorch performance tuning guide: fuse operations",
        {{"max_us", 10, "longer kernels do not count"},
         {"min_kernels", 200, "fewer are no pattern"},
         {"min_share", 0.1, "time between them, as share of the device's span"}},
-       make_rule<TinyKernels>,
+       make_rule<TinyKernels>, RuleInfo::Needs::kTimeline,
        {"launch_bound", "idle_time", "gpu_time_util"}},
   };
 }

@@ -61,10 +61,12 @@ class DefaultStreamBarrier final : public Rule {
       if (device.barriers < min_barriers_ || share(device.lost_ns, span) < min_share_) continue;
       Finding f = costed("default_stream_barrier", CostKind::kBound, device.lost_ns, span);
       f.device = number;
-      f.message = "{barriers} pieces of work on the default stream made other streams wait: {held} times work stood ready "
-                  "behind one, {lost} in all";
-      f.cost_how = "time from when nothing in its own stream kept such work to the end of the default stream's, each moment "
-                   "once; less is won where the chip was full anyway";
+      f.message =
+          "{barriers} pieces of work on the default stream made other streams wait: {held} times work stood ready "
+          "behind one, {lost} in all";
+      f.cost_how =
+          "time from when nothing in its own stream kept such work to the end of the default stream's, each moment "
+          "once; less is won where the chip was full anyway";
       f.remedy = "give that work a stream of its own; or create the others with cudaStreamNonBlocking, or compile with "
                  "--default-stream per-thread, and order what must be in order by events";
       f.count("barriers", device.barriers).count("held", device.held).ns("lost", static_cast<double>(device.lost_ns));
@@ -137,11 +139,13 @@ class StreamNeverConcurrent final : public Rule {
       if (device.waits < min_waits_ || !apart || device.full * 10 < device.waits * 9 || config == nullptr) continue;
       Finding f = costed("stream_never_concurrent", CostKind::kNone, 0, totals.span_ns(number));
       f.device = number;
-      f.message = "kernels of {streams} streams never run together: {waits} times one stood ready and waited for a kernel that "
-                  "fills the chip, as {kernel} with {blocks} blocks";
+      f.message =
+          "kernels of {streams} streams never run together: {waits} times one stood ready and waited for a kernel that "
+          "fills the chip, as {kernel} with {blocks} blocks";
       f.cost_how = "the chip is full, so nothing is lost, and nothing won by these streams";
-      f.remedy = "one stream does as well; where one result is wanted earlier use cudaStreamCreateWithPriority, where they "
-                 "should run together give each a grid that leaves room";
+      f.remedy =
+          "one stream does as well; where one result is wanted earlier use cudaStreamCreateWithPriority, where they "
+          "should run together give each a grid that leaves room";
       f.count("streams", count[number]).count("waits", device.waits).kernel("kernel", config->name);
       f.count("blocks", device.blocks);
       device.evidence.give(f);
@@ -161,7 +165,8 @@ class StreamNeverConcurrent final : public Rule {
     const LaunchConfig* const config = log().config(work.config);
     const event::DeviceInfo* const device = log().device(work.device);
     if (config == nullptr || device == nullptr || config->max_active_blocks <= 0) return false;
-    return work.size >= static_cast<std::uint64_t>(config->max_active_blocks) * static_cast<std::uint64_t>(device->sm_count);
+    return work.size >=
+           static_cast<std::uint64_t>(config->max_active_blocks) * static_cast<std::uint64_t>(device->sm_count);
   }
   const std::uint64_t min_waits_;
   const double most_concurrent_;
@@ -202,12 +207,15 @@ class PriorityInversion final : public Rule {
       if (device.evidence.total() < min_count_ || share(device.lost_ns, span) < min_share_) continue;
       Finding f = costed("priority_inversion", CostKind::kLost, device.lost_ns, span);
       f.device = number;
-      f.message = "{kernels} kernels of urgent streams (priority {urgent}) stood launched while kernels of less urgent ones "
-                  "(priority {other}) were begun before them: {lost} in all";
-      f.cost_how = "from the start of the first less urgent kernel after the urgent one was launched and its stream free, to "
-                   "the urgent one's start, each moment once";
-      f.remedy = "look for what the urgent stream waits for: an event of a less urgent stream (cudaStreamWaitEvent) or the "
-                 "default stream; give the work it depends on the same priority";
+      f.message =
+          "{kernels} kernels of urgent streams (priority {urgent}) stood launched while kernels of less urgent ones "
+          "(priority {other}) were begun before them: {lost} in all";
+      f.cost_how =
+          "from the start of the first less urgent kernel after the urgent one was launched and its stream free, to "
+          "the urgent one's start, each moment once";
+      f.remedy =
+          "look for what the urgent stream waits for: an event of a less urgent stream (cudaStreamWaitEvent) or the "
+          "default stream; give the work it depends on the same priority";
       f.count("kernels", device.evidence.total()).number("urgent", device.urgent).number("other", device.other);
       f.ns("lost", static_cast<double>(device.lost_ns));
       device.evidence.give(f);
@@ -237,24 +245,30 @@ class PriorityInversion final : public Rule {
 
 std::vector<RuleInfo> stream_rules() {
   return {
-      {"default_stream_barrier", "work on the default stream that made other streams wait",
-       "CUDA C++ Programming Guide, implicit synchronisation: the legacy default stream waits for all blocking streams, and "
-       "they for it",
+      {"default_stream_barrier",
+       "work on the default stream that made other streams wait",
+       "CUDA C++ Programming Guide, implicit synchronisation: the legacy default stream waits for all blocking "
+       "streams, and they for it",
        {{"min_barriers", 2, "fewer are no pattern"}, {"min_share", 0.02, "time lost, as share of the device's span"}},
        make_rule<DefaultStreamBarrier>,
-       {"idle_time", "gpu_time_util", "stream_never_concurrent", "partial_wave", "priority_inversion", "missed_overlap"}},
-      {"stream_never_concurrent", "kernels of different streams that never run together, since one fills the chip",
-       "CUDA C++ Programming Guide, concurrent kernel execution: kernels that use many resources are less likely to run beside "
-       "others",
+       RuleInfo::Needs::kTimeline,
+       {"idle_time", "gpu_time_util", "stream_never_concurrent", "partial_wave", "priority_inversion",
+        "missed_overlap"}},
+      {"stream_never_concurrent",
+       "kernels of different streams that never run together, since one fills the chip",
+       "CUDA C++ Programming Guide, concurrent kernel execution: kernels that use many resources are less likely to "
+       "run beside others",
        {{"min_waits", 20, "fewer are no pattern"},
         {"most_concurrent", 0.05, "share of the pairs that run together all the same"}},
        make_rule<StreamNeverConcurrent>},
-      {"priority_inversion", "kernels of an urgent stream that wait while less urgent ones are begun",
+      {"priority_inversion",
+       "kernels of an urgent stream that wait while less urgent ones are begun",
        "CUDA C++ Programming Guide, stream priorities",
        {{"min_wait_us", 50, "the less urgent one began at least so long before; less is no wait"},
         {"min_count", 3, "fewer are no pattern"},
         {"min_share", 0.02, "time lost, as share of the device's span"}},
        make_rule<PriorityInversion>,
+       RuleInfo::Needs::kTimeline,
        {"stream_never_concurrent"}},
   };
 }

@@ -10,7 +10,8 @@ namespace gpuflight::analysis::rules {
 namespace {
 
 constexpr std::size_t kMostThreads = 4096, kMostKeys = 4096;
-constexpr const char* kIdleAfter = "time the device had nothing to do from running dry while the host waited to the next work";
+constexpr const char* kIdleAfter =
+    "time the device had nothing to do from running dry while the host waited to the next work";
 
 // A synchronisation as such costs nothing. What costs is that the device has run dry when it returns.
 class ApiSync final : public Rule {
@@ -30,7 +31,8 @@ class ApiSync final : public Rule {
       if (found.evidence.total() < min_calls_ || share(found.idle_ns, span) < min_share_) continue;
       Finding f = costed("cuda_api_sync", CostKind::kLost, found.idle_ns, span);
       f.device = device;
-      f.message = "after {calls} synchronisations the device had nothing to do for {idle}; the host stood in them for {held}";
+      f.message =
+          "after {calls} synchronisations the device had nothing to do for {idle}; the host stood in them for {held}";
       f.cost_how = kIdleAfter;
       f.remedy = "launch the next work before waiting; wait for an event of the one thing needed, or not at all";
       f.count("calls", found.evidence.total()).ns("idle", static_cast<double>(found.idle_ns));
@@ -100,8 +102,9 @@ class SyncInLoop final : public Rule {
       }
       f.message += "; the device then had nothing to do for {idle} in all";
       f.cost_how = kIdleAfter;
-      f.remedy = "take the synchronisation out of the loop: work of one stream is in order without it. Where the host needs "
-                 "a result each round, launch the next round before waiting for it";
+      f.remedy =
+          "take the synchronisation out of the loop: work of one stream is in order without it. Where the host needs "
+          "a result each round, launch the next round before waiting for it";
       f.text("call", std::get<1>(key)).count("period", usual->first).text("ordinal", ordinal(usual->first));
       f.text("thread", std::to_string(std::get<0>(key))).count("calls", loop.calls);
       f.ns("round", static_cast<double>(loop.round_ns) / static_cast<double>(loop.calls - 1));
@@ -164,12 +167,15 @@ class AllocInLoop final : public Rule {
     for (const auto& [number, thread] : threads_) {
       const std::int64_t span = totals.span_ns();
       // Without GPU times it is not known what ran meanwhile.
-      const std::int64_t cost = totals.works > 0 ? thread.lost_ns : thread.held_ns;
+      const std::int64_t cost = totals.whole() ? thread.lost_ns : thread.held_ns;
       if (thread.rounds < min_rounds_ || share(cost, span) < min_share_) continue;
       Finding f = costed("alloc_in_loop", CostKind::kBound, cost, span);
-      f.message = "{calls} allocations and frees in {rounds} rounds between launches held thread {thread} for {held}: mostly {call}";
-      f.cost_how = totals.works > 0 ? "host time in these calls while no kernel ran" : "host time in these calls";
-      f.remedy = "allocate once before the loop, or use cudaMallocAsync and cudaFreeAsync, which keep the memory in a pool";
+      f.message =
+          "{calls} allocations and frees in {rounds} rounds between launches held thread {thread} for {held}: mostly "
+          "{call}";
+      f.cost_how = totals.whole() ? "host time in these calls while no kernel ran" : "host time in these calls";
+      f.remedy =
+          "allocate once before the loop, or use cudaMallocAsync and cudaFreeAsync, which keep the memory in a pool";
       const auto worst = std::max_element(thread.names.begin(), thread.names.end(),
                                           [](const auto& a, const auto& b) { return a.second.ns < b.second.ns; });
       f.count("calls", thread.calls).count("rounds", thread.rounds).text("thread", std::to_string(number));
@@ -210,22 +216,29 @@ class AllocInLoop final : public Rule {
 
 std::vector<RuleInfo> sync_rules() {
   return {
-      {"cuda_api_sync", "synchronisations after which the device has nothing to do",
+      {"cuda_api_sync",
+       "synchronisations after which the device has nothing to do",
        "Nsight Systems, expert system rule of this name; counted is the idle time they leave",
        {{"min_calls", 2, "fewer are no pattern"}, {"min_share", 0.02, "idle time, as share of the device's span"}},
        make_rule<ApiSync>,
+       RuleInfo::Needs::kTimeline,
        {"gpu_gaps", "idle_time", "gpu_time_util", "launch_bound"}},
-      {"sync_in_loop", "the same synchronisation at regular distance in a thread's calls",
+      {"sync_in_loop",
+       "the same synchronisation at regular distance in a thread's calls",
        "CUDA C++ Best Practices Guide, 9.1: synchronisation stalls the pipeline; keep work queued",
        {{"min_rounds", 10, "fewer are no loop"},
         {"min_regular", 0.7, "share of the rounds with the usual number of calls"},
         {"min_share", 0.02, "idle time, as share of the device's span"}},
        make_rule<SyncInLoop>,
+       RuleInfo::Needs::kTimeline,
        {"cuda_api_sync", "gpu_gaps", "idle_time", "gpu_time_util", "launch_bound", "tiny_kernels", "graph_candidate"}},
-      {"alloc_in_loop", "allocations and frees between launches",
+      {"alloc_in_loop",
+       "allocations and frees between launches",
        "CUDA C++ Best Practices Guide, 11.2: allocation is expensive, reuse memory or use stream-ordered allocation",
-       {{"min_rounds", 10, "fewer are no loop"}, {"min_share", 0.02, "host time in these calls while no kernel ran, as share of the span"}},
+       {{"min_rounds", 10, "fewer are no loop"},
+        {"min_share", 0.02, "host time in these calls while no kernel ran, as share of the span"}},
        make_rule<AllocInLoop>,
+       RuleInfo::Needs::kSamples,
        {"cuda_api_sync", "sync_in_loop", "gpu_gaps", "idle_time", "gpu_time_util", "launch_bound"}},
   };
 }

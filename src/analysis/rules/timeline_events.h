@@ -49,7 +49,18 @@ struct GpuWork {
   }
 };
 
-enum class CallKind : std::uint8_t { kLaunch, kGraphLaunch, kSync, kCopy, kFill, kAlloc, kFree, kRecord, kWait, kOther };
+enum class CallKind : std::uint8_t {
+  kLaunch,
+  kGraphLaunch,
+  kSync,
+  kCopy,
+  kFill,
+  kAlloc,
+  kFree,
+  kRecord,
+  kWait,
+  kOther
+};
 
 struct HostCall {
   EventRef ref;
@@ -62,6 +73,7 @@ struct HostCall {
   std::uint32_t config = kNoConfig;
   std::uint64_t size = 0;  // blocks, bytes
   bool captured = false;
+  bool untimed = false;  // a launch that ran, and when is not known
   event::AllocationKind allocation = event::AllocationKind::kDevice;
   std::uint64_t pool = 0;
   std::optional<std::uint64_t> total_bytes;

@@ -97,6 +97,8 @@ void TimelinePass::add_kernel(const log::KernelEventLine& line) {
     call.config = row;
     call.size = launch.grid.count();
     call.captured = launch.captured;
+    call.untimed = !launch.captured && launch.status.value_or(0) == 0 && !(launch.start_ns && launch.end_ns);
+    if (call.untimed) ++totals_.untimed;
     put_call(call);
   }
   if (launch.captured) return;
@@ -115,6 +117,7 @@ void TimelinePass::add_kernel(const log::KernelEventLine& line) {
 
 void TimelinePass::add_late_time(const log::KernelTimeLine& line) {
   const event::KernelTime& time = line.time;
+  if (time.start_ns && time.end_ns && totals_.untimed > 0) --totals_.untimed;
   GpuWork work;
   work.ref = ref(time.event, 0);
   work.device = line.device.value_or(-1);
@@ -299,7 +302,8 @@ void TimelinePass::give_call(const HostCall& call) {
   ++totals_.calls;
   if (call.kind == CallKind::kLaunch && !call.captured) ++totals_.launches;
   if (call.kind == CallKind::kSync && call.call_ns > 0) totals_.sync_ns += call.call_ns;
-  totals_.first_call_ns = totals_.first_call_ns == kNoTime ? call.time_ns : std::min(totals_.first_call_ns, call.time_ns);
+  totals_.first_call_ns =
+      totals_.first_call_ns == kNoTime ? call.time_ns : std::min(totals_.first_call_ns, call.time_ns);
   totals_.last_call_ns = std::max(totals_.last_call_ns, call.end_ns());
   gaps_.saw_call(call);
   for (const auto& rule : rules_) rule->on_call(call);

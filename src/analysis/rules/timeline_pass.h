@@ -59,7 +59,8 @@ class TimelinePass final : public LogContext {
   OrderWindow<Item> window_;
   GapFinder gaps_;
   LogTotals totals_;
-  std::int64_t left_ns_ = std::int64_t{1} << 61;  // all sums of times together stay below: a hostile log must not overflow
+  std::int64_t left_ns_ = std::int64_t{1}
+                          << 61;  // all sums of times together stay below: a hostile log must not overflow
   std::uint32_t file_ = 0;
   std::uint64_t line_ = 0;
   std::vector<LaunchConfig> configs_;
