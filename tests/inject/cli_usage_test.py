@@ -7,7 +7,7 @@ import unittest
 
 from cli_support import SOURCE, TOOL, FolderTest, environment, tool, write_log
 
-VERBS = ("run", "tail", "report", "explain", "occupancy", "diff", "check", "export", "recover", "doctor", "version")
+VERBS = ("run", "tail", "report", "explain", "occupancy", "analyze", "diff", "check", "export", "recover", "doctor", "version")
 
 
 class Usage(FolderTest):

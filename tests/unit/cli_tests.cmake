@@ -4,6 +4,7 @@ gpuflight_unit_test(analysis_times_test analysis_times_test.cpp LIBS gpuflight_a
 gpuflight_unit_test(time_verdict_test time_verdict_test.cpp LIBS gpuflight_analysis)
 gpuflight_unit_test(kernel_comparison_test kernel_comparison_test.cpp LIBS gpuflight_analysis)
 gpuflight_unit_test(explanation_test explanation_test.cpp LIBS gpuflight_report gpuflight_occupancy)
+gpuflight_unit_test(analyze_rules_test analyze_rules_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_name_test report_name_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_table_test report_table_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)
 gpuflight_unit_test(chrome_trace_test chrome_trace_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)

@@ -89,7 +89,9 @@ bool scan_rest(const std::string& file, bool copy, RecoveredEvents& rest, const 
       if (!same) return false;
     }
     if (!same || (copy && is_repeated(event))) continue;
-    if (!RecoveredEvents::is_event(event) || rest.take(event)) taker.add(event);
+    if (RecoveredEvents::is_event(event) && !rest.take(event)) continue;
+    taker.at(reader.file(), reader.line_number());
+    taker.add(event);
   }
   if (same) add_stats(stats, reader.stats());
   return same;
@@ -193,6 +195,7 @@ std::vector<std::string> scan_input(const LogInput& input, EventTaker& taker, bo
       rest.drop(event);
       const auto* const line = std::get_if<log::SessionStartLine>(&event);
       if (line != nullptr && !start) start = line->session;
+      taker.at(reader.file(), reader.line_number());
       taker.add(event);
       if (lines % kLinesBetweenLooks == 0) display.show(reader.stats().file_bytes);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class EventTaker {
  public:
   virtual ~EventTaker() = default;
   virtual void begin_log(const std::string& path) = 0;
+  // Where the event that add() gets next stands: file and line, from 1.
+  virtual void at(const std::string& /*file*/, std::uint64_t /*line*/) {}
   virtual void add(const log::LogEvent& event) = 0;
   virtual void end_log(const log::ReadStats& stats) = 0;
 };

@@ -20,6 +20,7 @@ constexpr std::array kVerbs = {
 #endif
     Verb{"diff", "Look", "which kernels changed between two sides of recordings, and whether they got slower", diff_verb},
     Verb{"check", "Look", "logs held against a budget of times, occupancy, launches, idle time", check_verb},
+    Verb{"analyze", "Look", "what in the timeline costs time, and what to do about it", analyze_verb},
     Verb{"export", "Look", "a recording as a trace for Perfetto, chrome://tracing and HTA", export_verb},
     Verb{"recover", "Look", "what a crash kept from the log, and how the program ended", recover_verb},
     Verb{"dump", "Command", "make a black box write its last events into its log", dump_verb},

@@ -18,6 +18,7 @@ int occupancy_verb(const Arguments& arguments);
 int report_verb(const Arguments& arguments);
 int check_verb(const Arguments& arguments);
 int diff_verb(const Arguments& arguments);
+int analyze_verb(const Arguments& arguments);
 int export_verb(const Arguments& arguments);
 int recover_verb(const Arguments& arguments);
 int dump_verb(const Arguments& arguments);
