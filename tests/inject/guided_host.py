@@ -1,6 +1,7 @@
 """Drives guided_host: a program under the recorder that does one thing after another as the test says."""
 import json
 import os
+import pathlib
 import select
 import subprocess
 import time
@@ -8,7 +9,7 @@ import time
 from sim_host import BUILD, HOSTS, SLOW, SimTest, environment
 
 HOST = HOSTS / "guided_host"
-TOOL = BUILD / "bin" / "gpuflight"
+TOOL = pathlib.Path(os.environ.get("GPUFLIGHT_TEST_TOOL") or BUILD / "bin" / "gpuflight")
 PATIENCE = 20 * SLOW  # seconds for anything that must come
 
 

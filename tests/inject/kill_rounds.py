@@ -5,6 +5,7 @@ the log and what was recovered are read line by line, and only its verdict and l
 """
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -14,7 +15,7 @@ import time
 
 from sim_host import BUILD, GPU_SLOT, HOSTS, SLOW, environment, read_segment, segments, started
 
-TOOL = BUILD / "bin" / "gpuflight"
+TOOL = pathlib.Path(os.environ.get("GPUFLIGHT_TEST_TOOL") or BUILD / "bin" / "gpuflight")
 HOST = HOSTS / "soak_host"
 ANY_EVENT = re.compile(rb'"seq":(\d+),')
 RING_EVENT = re.compile(rb'\{"type":"(kernel_event|graph_launch_event)",.*"seq":(\d+),')
