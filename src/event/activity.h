@@ -52,6 +52,7 @@ struct MemcpyEvent {
   bool async = false;  // as called
   std::optional<std::int32_t> source_device, destination_device;  // peer copies
   StreamId stream;
+  std::int32_t device = -1;  // where it ran, told where the stream is not known; < 0: not known
   CorrelationId correlation;
   WorkOrigin origin;
   MaybeNs start_ns, end_ns;
@@ -67,6 +68,7 @@ struct MemsetEvent {
   std::uint32_t value = 0;
   bool async = false;
   StreamId stream;
+  std::int32_t device = -1;  // where it ran, told where the stream is not known; < 0: not known
   CorrelationId correlation;
   WorkOrigin origin;
   MaybeNs start_ns, end_ns;

@@ -27,6 +27,7 @@ struct KernelLaunch {
   ConfigId config;
   Dim3 grid;
   StreamId stream;
+  std::int32_t device = -1;  // where it ran, told where the stream is not known; < 0: not known
   CorrelationId correlation;
   ScopeId scope;
   std::uint32_t thread = 0;  // OS thread id

@@ -42,6 +42,7 @@ Event to_work(const capture::ActivityRecord& record, const event::WorkOrigin& ho
   event.bytes = record.bytes;
   event.async = record.async;
   event.correlation = event::CorrelationId{record.correlation};
+  event.device = static_cast<std::int32_t>(record.device);
   event.origin = host;
   event.start_ns = record.start_ns;
   event.end_ns = record.end_ns;
@@ -419,6 +420,7 @@ void ActivityJoin::write_own(const capture::ActivityRecord& record, const GraphO
     launch.config = config;
     launch.grid = record.grid;
     launch.stream = stream;
+    launch.device = static_cast<std::int32_t>(record.device);
     launch.correlation = event::CorrelationId{record.correlation};
     launch.scope = host.scope;
     launch.thread = host.thread;

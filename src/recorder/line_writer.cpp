@@ -67,7 +67,7 @@ bool LineWriter::record(const flight::Record& record, RecordPhase phase, event::
 // The stream first, in each: one that is new writes its stream_info line into the buffer.
 bool LineWriter::kernel(event::KernelLaunch launch) noexcept {
   launch.late = is_late(launch.launch_ns);
-  const log::RenderedStream& stream = rendered_stream(launch.stream.value);
+  const log::RenderedStream& stream = rendered_place(launch.stream.value, launch.device);
   return counted(log::append_kernel_event(buffer_, rendered_config(launch.config.value), stream,
                                           rendered_scope(launch.scope.value), launch),
                  launch.launch_ns);
@@ -83,7 +83,7 @@ template <class Event>
 bool LineWriter::work(Event event, AppendWork<Event> append) noexcept {
   const std::int64_t time_ns = event.origin.launch_ns.value_or(event.start_ns.value_or(newest_ns_));
   event.late = is_late(time_ns);
-  const log::RenderedStream& stream = rendered_stream(event.stream.value);
+  const log::RenderedStream& stream = rendered_place(event.stream.value, event.device);
   return counted(append(buffer_, stream, rendered_scope(event.origin.scope.value), event), time_ns);
 }
 
@@ -166,6 +166,19 @@ log::RenderedConfig& LineWriter::rendered_config(std::uint32_t id) noexcept {
 const log::RenderedStream& LineWriter::rendered_stream(std::uint32_t id) noexcept {
   if (id >= streams_written_) write_new_streams();
   return id != 0 && id < streams_.size() ? streams_[id] : unknown_stream_;
+}
+
+// Of a copy in a stream that nothing was launched into only the GPU tells where it ran.
+const log::RenderedStream& LineWriter::rendered_place(std::uint32_t stream, std::int32_t device) noexcept {
+  if (stream != 0 || device < 0) return rendered_stream(stream);
+  const auto at = static_cast<std::size_t>(device);
+  if (at >= device_places_.size()) return unknown_stream_;
+  if (!device_places_[at]) {
+    event::StreamInfo nowhere;
+    nowhere.device = device;
+    device_places_[at] = log::render_stream(nowhere);
+  }
+  return *device_places_[at];
 }
 
 std::string_view LineWriter::rendered_scope(std::uint32_t id) noexcept {

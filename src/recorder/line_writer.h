@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,7 @@ class LineWriter final : public log::SegmentPrologue {
   bool counted(bool written, std::int64_t time_ns) noexcept;
   log::RenderedConfig& rendered_config(std::uint32_t id) noexcept;
   const log::RenderedStream& rendered_stream(std::uint32_t id) noexcept;
+  const log::RenderedStream& rendered_place(std::uint32_t stream, std::int32_t device) noexcept;
   std::string_view rendered_scope(std::uint32_t id) noexcept;
   void write_new_streams() noexcept;
 
@@ -95,6 +97,7 @@ class LineWriter final : public log::SegmentPrologue {
   std::vector<std::string> scopes_;
   log::RenderedConfig unknown_config_;
   log::RenderedStream unknown_stream_;
+  std::array<std::optional<log::RenderedStream>, capture::DeviceQuery::kMaxDevices> device_places_;
   std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seqs_{};  // of their lines; 0: not written yet
   std::vector<event::Seq> stream_seqs_;                                      // by id
   std::uint32_t streams_written_ = 1;

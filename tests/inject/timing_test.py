@@ -241,6 +241,7 @@ class Times(GuidedTest):
             self.assertEqual(event["status"], 0)
             wanted = event["bytes"] * 1e9 / event["duration_ns"]
             self.assertLess(abs(event["bytes_per_second"] - wanted), 1 + wanted * 1e-9)
+            self.assertEqual(event["device"], 0)  # also before anything was launched into the stream
         self.assertEqual([e for e in log["api_event"] if "Memcpy" in e["call"] or "Memset" in e["call"]], [])
 
     def test_black_box(self):
