@@ -298,9 +298,9 @@ void Recorder::build_parts() {
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
-  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                                   errors_, notices_, options_.cupti, driver_version_,
-                                                   options_.edges && options_.timing.on());
+  const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
+                                               errors_, options_.edges && options_.timing.on()};
+  source_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
