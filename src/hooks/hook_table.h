@@ -42,4 +42,4 @@ struct HookTable {
 }  // namespace gpuflight::hooks
 
 // The one way to it, found by its name with dlsym.
-extern "C" gpuflight::hooks::HookTable* gpuflight_hooks() noexcept;
+extern "C" __attribute__((visibility("default"))) gpuflight::hooks::HookTable* gpuflight_hooks() noexcept;

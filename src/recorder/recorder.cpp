@@ -75,8 +75,8 @@ void init_monotonic(pthread_cond_t& condition) {
 
 }  // namespace
 
-Recorder::Recorder(const config::Options& options, const config::Problems& problems)
-    : options_(options), problems_(problems) {
+Recorder::Recorder(const config::Options& options, const config::Problems& problems, bool inside_init)
+    : options_(options), problems_(problems), inside_init_(inside_init) {
   log::FileState state;
   if (log::describe(STDERR_FILENO, state) == 0) stderr_id_ = state.id;
   init_monotonic(wake_);
@@ -89,9 +89,10 @@ Recorder* Recorder::current() noexcept {
   return recorder != nullptr && recorder->launches_->alive() ? recorder : nullptr;
 }
 
-StartResult Recorder::start(const GivenOptions& given) noexcept {
+StartResult Recorder::start(const GivenOptions& given, bool inside_init) noexcept {
   if (current() != nullptr) return StartResult::kAlready;
   if (g_starting.exchange(true, std::memory_order_acq_rel)) return StartResult::kAlready;
+  capture::note_start_tried();
   StartResult result = StartResult::kInternal;
   bool quiet = false;
   try {
@@ -104,7 +105,7 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
     }
     config::parse_environment(environ, options, problems);
     quiet = options.quiet;
-    result = start_new(options, problems);
+    result = start_new(options, problems, inside_init);
   } catch (...) {
     say_on_stderr(quiet, "not enough memory to start", kGoesOn);
     result = StartResult::kInternal;
@@ -113,11 +114,11 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
   return result;
 }
 
-StartResult Recorder::start_new(const config::Options& options, const config::Problems& problems) {
+StartResult Recorder::start_new(const config::Options& options, const config::Problems& problems, bool inside_init) {
   ProcessFacts process = read_process_facts();
   if (!options.enabled || !config::program_selected(options, process.program_name)) return StartResult::kNotWanted;
   // Never freed: app threads may hold it from here on.
-  auto* const recorder = new Recorder(options, problems);
+  auto* const recorder = new Recorder(options, problems, inside_init);
   recorder->process_ = std::move(process);
   recorder->t0_unix_ns_ = system_clock_ns(CLOCK_REALTIME);
   recorder->t0_monotonic_ns_ = system_clock_ns(CLOCK_MONOTONIC);
@@ -138,12 +139,14 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
   capture::send_nvtx_to(recorder->launches_.get());
-  recorder->source_result_ = recorder->start_source();
-  if (recorder->source_result_ == StartResult::kStarted) {
-    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
-    register_exit_handler();
-  }
   try {
+    recorder->source_result_ = recorder->choose_source();
+    if (recorder->source_result_ == StartResult::kStarted) {
+      if (recorder->source_ == recorder->cupti_.get()) {
+        recorder->gpu_->start(recorder->cupti_->library(), recorder->cupti_->choice().version);
+      }
+      register_exit_handler();
+    }
     recorder->make_session();
   } catch (...) {
     recorder->give_up();
@@ -300,7 +303,9 @@ void Recorder::build_parts() {
       *clock_});
   const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
                                                errors_, options_.edges && options_.timing.on()};
-  source_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
+  cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
+  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_);
+  source_ = cupti_.get();
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
@@ -341,20 +346,67 @@ void Recorder::build_parts() {
   header.details = options_.details ? 1 : 0;
 }
 
-StartResult Recorder::start_source() noexcept {
+// Which of the two sees the launches, and why.
+StartResult Recorder::choose_source() {
+  std::string no_hooks;
+  const bool hooks = options_.capture != config::Capture::kCupti && interpose_->usable(no_hooks);
+  const bool asked = options_.capture == config::Capture::kInterpose;
+  if (asked && !hooks) {
+    say(event::Severity::kError, "no_hooks", no_hooks + ": launches are not recorded; start the program with 'gpuflight run'");
+    source_ = interpose_.get();
+    return StartResult::kNoCupti;
+  }
+  if (hooks && (asked || !options_.timing.on())) {
+    source_ = interpose_.get();
+    source_reason_ = asked ? "asked for" : "timing is off";
+    if (options_.timing.on()) {
+      say(event::Severity::kInfo, "no_gpu_times", "GPU times are not recorded: launches are seen without CUPTI");
+    }
+    return start_source();
+  }
+  source_ = cupti_.get();
+  source_reason_ = options_.capture == config::Capture::kCupti ? "asked for"
+                   : options_.timing.on()                      ? "GPU times are wanted"
+                                                               : no_hooks;
+  if (!hooks) return start_source();
   std::string problem;
-  switch (source_->start(problem)) {
+  const StartResult result = start_cupti(problem);
+  if (result == StartResult::kStarted) return result;
+  source_ = interpose_.get();
+  source_reason_ = result == StartResult::kSlotTaken ? "CUPTI's subscriber slot is taken" : "CUPTI cannot be used";
+  say(event::Severity::kWarning, "no_gpu_times",
+      "GPU times are not recorded, launches are seen by the driver's entry points: " + problem);
+  return start_source();
+}
+
+StartResult Recorder::start_cupti(std::string& problem) noexcept {
+  switch (cupti_->start(problem)) {
     case capture::SourceStatus::kOk:
       file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording),
                                  std::memory_order_release);
       return StartResult::kStarted;
-    case capture::SourceStatus::kSlotTaken:
-      say(event::Severity::kError, "cupti_slot_taken", std::move(problem));
-      return StartResult::kSlotTaken;
-    default:
-      say(event::Severity::kError, "no_cupti", std::move(problem));
-      return StartResult::kNoCupti;
+    case capture::SourceStatus::kSlotTaken: return StartResult::kSlotTaken;
+    default: return StartResult::kNoCupti;
   }
+}
+
+// The one that was chosen, at the start and after each pause.
+StartResult Recorder::start_source() noexcept {
+  std::string problem;
+  if (source_ == cupti_.get()) {
+    const StartResult result = start_cupti(problem);
+    if (result != StartResult::kStarted) {
+      say(event::Severity::kError, result == StartResult::kSlotTaken ? "cupti_slot_taken" : "no_cupti",
+          std::move(problem));
+    }
+    return result;
+  }
+  if (interpose_->start(problem) != capture::SourceStatus::kOk) {
+    say(event::Severity::kError, "no_hooks", std::move(problem));
+    return StartResult::kNoCupti;
+  }
+  file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording), std::memory_order_release);
+  return StartResult::kStarted;
 }
 
 // After the source has been chosen, before the recorder thread runs.
@@ -362,11 +414,12 @@ void Recorder::make_session() {
   event::SessionStart session = describe_session(process_, options_, t0_unix_ns_, t0_monotonic_ns_);
   session.driver_version = driver_version_;
   session.libcuda_path = libcuda_.path();
-  const capture::CuptiSource::Choice& choice = source_->choice();
+  const capture::CuptiSource::Choice& choice = cupti_->choice();
   if (choice.version != 0) session.cupti_version = choice.version;
   session.cupti_path = choice.path;
   session.cupti_reason = choice.reason;
   session.capture = source_result_ == StartResult::kStarted ? source_->name() : "none";
+  if (source_result_ == StartResult::kStarted) session.capture_reason = source_reason_;
   session.flight_path = file_result_.path;
   drain_->set_session(std::move(session));
 }
