@@ -78,8 +78,12 @@ bool is_drivers(void* function) noexcept {
   return std::strncmp(file, "libcuda.so", 10) == 0 || std::strncmp(file, "libcuda-", 8) == 0;
 }
 
-void* hand_out(HookRow& row, void* real) noexcept {
-  learn(row, real);
+// `found` is what a look-up without us would give. Where another interposer stands behind us, the row leads to it; when it
+// then asks for the driver's own function it must get that, not itself again.
+void* hand_out(HookRow& row, void* found) noexcept {
+  learn(row, found);
+  void* const real = load(row.real);
+  if (real != found && is_drivers(found) != is_drivers(real)) return found;
   __atomic_fetch_add(&g_table.handed_out, 1, __ATOMIC_RELAXED);
   return row.entry;
 }
@@ -107,7 +111,7 @@ void* find_real(HookRow& row) noexcept {
 void* hooked_dlsym(void* handle, const char* name) noexcept {
   HookRow* const row = row_of(name);
   void* const found = real_dlsym()(handle, name);
-  if (found == nullptr || row == nullptr || found == row->entry || !is_drivers(found)) return found;
+  if (found == nullptr || row == nullptr || found == row->entry) return found;
   return hand_out(*row, found);
 }
 
