@@ -359,9 +359,6 @@ StartResult Recorder::choose_source() {
   if (hooks && (asked || !options_.timing.on())) {
     source_ = interpose_.get();
     source_reason_ = asked ? "asked for" : "timing is off";
-    if (options_.timing.on()) {
-      say(event::Severity::kInfo, "no_gpu_times", "GPU times are not recorded: launches are seen without CUPTI");
-    }
     return start_source();
   }
   source_ = cupti_.get();
