@@ -10,9 +10,11 @@ std::uint32_t ContextTable::uid_of(CUcontext context) noexcept {
       if (const auto found = entries_.find(context); found != entries_.end()) return found->second.uid;
     }
     const std::int32_t device = ask_device(context);
+    ContextSource* const other = other_.load(std::memory_order_acquire);
+    const std::uint32_t given = other != nullptr ? other->uid_of(context) : 0;
     std::lock_guard lock(mutex_);
-    const auto [it, fresh] = entries_.try_emplace(context, Entry{next_, device});
-    if (fresh) ++next_;
+    const auto [it, fresh] = entries_.try_emplace(context, Entry{given != 0 ? given : next_, device});
+    if (fresh && given == 0) ++next_;
     return it->second.uid;
   } catch (...) {
     return 0;

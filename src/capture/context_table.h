@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/driver_api.h"
+#include "capture/driver_call_reader.h"
 #include "capture/hot_page.h"
 
 namespace gpuflight::capture {
@@ -19,6 +20,9 @@ namespace gpuflight::capture {
 class ContextTable {
  public:
   ContextTable(const DriverApi& driver, HotPage& page) : driver_(driver), generation_(page.context_generation) {}
+
+  // By another source's ids from here on, so that a context keeps its id when sources change.
+  void number_by(ContextSource& other) noexcept { other_.store(&other, std::memory_order_release); }
 
   std::uint32_t uid_of(CUcontext context) noexcept;  // 0: null, or no memory
   std::int32_t device_of(CUcontext context) noexcept;  // -1: cannot be told
@@ -41,6 +45,7 @@ class ContextTable {
   std::mutex mutex_;
   std::unordered_map<CUcontext, Entry> entries_;
   std::uint32_t next_ = 1;
+  std::atomic<ContextSource*> other_{nullptr};
   std::atomic<std::uint32_t>& generation_;
 };
 

@@ -15,7 +15,7 @@
 
 namespace gpuflight::capture {
 
-class CuptiSource final : public LaunchSource, private ContextSource {
+class CuptiSource final : public LaunchSource, public ContextSource {
  public:
   // What was chosen, for session_start and doctor.
   struct Choice {
@@ -30,6 +30,11 @@ class CuptiSource final : public LaunchSource, private ContextSource {
   SourceStatus start(std::string& problem) noexcept override;
   void stop(bool release) noexcept override;
 
+  std::uint32_t uid_of(CUcontext context) noexcept override;
+  std::int32_t device_of(CUcontext context) noexcept override;
+  // While another source takes over.
+  void share(bool on) noexcept { calls_.share(on); }
+
   const Choice& choice() const noexcept { return choice_; }
   const SharedObject& library() const noexcept { return library_; }
 
@@ -39,8 +44,6 @@ class CuptiSource final : public LaunchSource, private ContextSource {
   bool on_launch_hit(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
 
-  std::uint32_t uid_of(CUcontext context) noexcept override;
-  std::int32_t device_of(CUcontext context) noexcept override;
   SourceStatus choose(std::string& problem);
   SourceStatus subscribe(std::string& problem);
   template <class Ids>

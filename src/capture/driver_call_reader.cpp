@@ -63,6 +63,7 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
 void DriverCallReader::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   ThreadState* const thread = recorder_.enter();
   if (thread == nullptr || thread->inside) return;
+  if (shared_.load(std::memory_order_relaxed) && data.callbackSite == CUPTI_API_ENTER && thread->open_count != 0) return;
   if (const WatchedCall* const watched = watched_call(id)) {
     on_watched_call(*thread, *watched, data);
   } else if (data.callbackSite == CUPTI_API_ENTER) {

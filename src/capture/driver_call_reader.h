@@ -55,6 +55,9 @@ class DriverCallReader {
   void note_blind() noexcept { was_blind_.store(true, std::memory_order_relaxed); }
   bool was_blind() const noexcept { return was_blind_.load(std::memory_order_relaxed); }
 
+  // Another source begins before this one ends: what it has recorded at entry is not to be recorded again.
+  void share(bool on) noexcept { shared_.store(on, std::memory_order_seq_cst); }
+
   // At entry and return, by `data.callbackSite`.
   void on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
 
@@ -85,6 +88,7 @@ class DriverCallReader {
   const bool edges_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> was_blind_{false};
+  std::atomic<bool> shared_{false};
 };
 
 }  // namespace gpuflight::capture

@@ -304,11 +304,12 @@ const auto& entries() noexcept {
 
 }  // namespace
 
-void turn_hooks(const hooks::HookTable& table, bool on, bool edges) noexcept {
+void turn_hooks(const hooks::HookTable& table, Hooks which, bool edges) noexcept {
   for (const Entry& entry : entries()) {
     if (*entry.row == nullptr) *entry.row = find_hook(table, entry.name);
     HookRow* const row = *entry.row;
-    if (row == nullptr || (entry.group == Group::kEdge && !edges) || (!on && entry.group == Group::kState)) continue;
+    if (row == nullptr || (entry.group == Group::kEdge && !edges)) continue;
+    const bool on = which == Hooks::kAll || (which == Hooks::kState && entry.group == Group::kState);
     void* const target = on ? entry.function : __atomic_load_n(&row->real, __ATOMIC_ACQUIRE);
     __atomic_store_n(&row->target, target, __ATOMIC_RELEASE);
   }

@@ -8,7 +8,11 @@
 
 namespace gpuflight::capture {
 
-// On: launches and the calls beside them are seen. Off: only those that say what handles and captures there are.
-void turn_hooks(const hooks::HookTable& table, bool on, bool edges) noexcept;
+enum class Hooks : std::uint8_t {
+  kNone,
+  kState,  // those that say what handles and captures there are
+  kAll,    // launches and the calls beside them too
+};
+void turn_hooks(const hooks::HookTable& table, Hooks which, bool edges) noexcept;
 
 }  // namespace gpuflight::capture

@@ -48,15 +48,21 @@ SourceStatus InterposeSource::start(std::string& problem) noexcept {
   if (!usable(problem)) return SourceStatus::kNoLibrary;
   g_current.store(this, std::memory_order_release);
   calls_.enable(true);
-  turn_hooks(*table_, true, calls_.edges());
+  turn_hooks(*table_, Hooks::kAll, watch_edges());
   return SourceStatus::kOk;
 }
 
-// What says which handles and captures there are stays on: rare calls, and a resume knows them. There is nothing that
-// another client would need.
-void InterposeSource::stop(bool) noexcept {
+SourceStatus InterposeSource::take_over(ContextSource& from, std::string& problem) noexcept {
+  contexts_.number_by(from);
+  calls_.note_blind();
+  return start(problem);
+}
+
+// What says which handles and captures there are stays on: rare calls, and a resume knows them. With `release` another
+// source will tell.
+void InterposeSource::stop(bool release) noexcept {
   if (table_ == nullptr || current() != this) return;
-  turn_hooks(*table_, false, calls_.edges());
+  turn_hooks(*table_, release ? Hooks::kNone : Hooks::kState, watch_edges());
   calls_.enable(false);
 }
 

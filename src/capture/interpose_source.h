@@ -25,6 +25,9 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   SourceStatus start(std::string& problem) noexcept override;
   void stop(bool release) noexcept override;
 
+  // Takes over from a source that is about to end, whose ids of contexts are kept.
+  SourceStatus take_over(ContextSource& from, std::string& problem) noexcept;
+
   // Whether launches can be seen so; `problem` says why not.
   bool usable(std::string& problem) const noexcept;
 
@@ -46,6 +49,8 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   static InterposeSource* current() noexcept { return g_current.load(std::memory_order_acquire); }
 
  private:
+  // A stream that waits for another's event joins the capture that the other may be in.
+  bool watch_edges() const noexcept { return calls_.edges() || calls_.was_blind(); }
   std::uint32_t uid_of(CUcontext context) noexcept override { return contexts_.uid_of(context); }
   std::int32_t device_of(CUcontext context) noexcept override { return contexts_.device_of(context); }
   CUcontext current_context() const noexcept;

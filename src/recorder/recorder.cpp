@@ -452,6 +452,7 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   const std::int64_t now = launches_->now_ns();
+  if (release && switch_to_hooks()) return StartResult::kStarted;
   source_->stop(release);
   gpu_->pause(now);
   watch_->on_paused();
@@ -459,9 +460,55 @@ StartResult Recorder::pause(bool release) noexcept {
   return StartResult::kStarted;
 }
 
+// CUPTI is given up for another client, and launches are seen all the same. False: they cannot be.
+bool Recorder::switch_to_hooks() noexcept {
+  if (stands_in_) return true;
+  std::string problem;
+  if (source_ != cupti_.get() || options_.capture != config::Capture::kAuto || !interpose_->usable(problem)) return false;
+  cupti_->share(true);
+  const bool started = interpose_->take_over(*cupti_, problem) == capture::SourceStatus::kOk;
+  if (started) {
+    const std::int64_t now = launches_->now_ns();
+    cupti_->stop(true);
+    gpu_->pause(now);
+    launches_->on_resumed_blind();
+    source_ = interpose_.get();
+    stands_in_ = true;
+    say(event::Severity::kInfo, "capture",
+        "CUPTI is given up: launches are seen by the driver's entry points, without GPU times, until it is resumed");
+  }
+  cupti_->share(false);
+  return started;
+}
+
+// Where the slot stays with the other client the hooks stay too.
+StartResult Recorder::switch_to_cupti() noexcept {
+  std::string problem;
+  cupti_->share(true);
+  const StartResult result = start_cupti(problem);
+  if (result == StartResult::kStarted) {
+    interpose_->stop(true);
+    launches_->on_resumed_blind();
+    source_ = cupti_.get();
+    stands_in_ = false;
+    gpu_->resume(launches_->now_ns());
+    say(event::Severity::kInfo, "capture", "launches are seen through CUPTI again");
+  } else {
+    std::string ignored;
+    interpose_->start(ignored);  // after a pause
+    file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording), std::memory_order_release);
+    say(event::Severity::kWarning, "cupti_slot_taken",
+        "launches are still seen by the driver's entry points, without GPU times: " + problem);
+  }
+  cupti_->share(false);
+  watch_->on_resumed(launches_->now_ns());
+  return result;
+}
+
 StartResult Recorder::resume() noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
+  if (stands_in_) return switch_to_cupti();
   source_result_ = start_source();
   if (source_result_ == StartResult::kStarted) {
     gpu_->resume(launches_->now_ns());

@@ -91,6 +91,8 @@ class Recorder {
   StartResult choose_source();
   StartResult start_cupti(std::string& problem) noexcept;
   StartResult start_source() noexcept;
+  bool switch_to_hooks() noexcept;
+  StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
   bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
   void fetch_gpu_times(bool last) noexcept;
@@ -133,6 +135,7 @@ class Recorder {
   std::unique_ptr<capture::InterposeSource> interpose_;
   capture::LaunchSource* source_ = nullptr;  // one of the two
   std::string source_reason_;
+  bool stands_in_ = false;  // the hooks for CUPTI, which was given up for another client
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<GpuTiming> gpu_;
