@@ -25,7 +25,7 @@ InterposeSource::InterposeSource(const DriverCallReader::Parts& parts, const Dri
 bool InterposeSource::usable(std::string& problem) const noexcept {
   try {
     if (table_ == nullptr) {
-      problem = "libgpuflight_hooks.so is not preloaded";
+      problem = "libgpuflight_hooks.so is not preloaded, or the driver is in a namespace of its own (dlmopen)";
       return false;
     }
     if (inside_init_ && __atomic_load_n(&table_->init_seen, __ATOMIC_RELAXED) == 0) {

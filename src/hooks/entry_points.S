@@ -190,5 +190,11 @@ gpuflight_hooks_first_row:
 gpuflight_hooks_rows_end:
 
 loader_call dlsym, gpuflight_hooks_choose_dlsym
+loader_call dlvsym, gpuflight_hooks_choose_dlvsym
+
+  // For ourselves: `dlsym` is the one of whoever is first.
+  .globl gpuflight_hooks_dlsym
+  .hidden gpuflight_hooks_dlsym
+  .set gpuflight_hooks_dlsym, dlsym
 
   .section .note.GNU-stack, "", %progbits

@@ -6,18 +6,23 @@
 
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
+
+#include "hooks/libc_symbols.h"
 
 #define GPUFLIGHT_HIDDEN __attribute__((visibility("hidden")))
 
 extern "C" {
 extern gpuflight::hooks::HookRow gpuflight_hooks_first_row[] GPUFLIGHT_HIDDEN;
 extern gpuflight::hooks::HookRow gpuflight_hooks_rows_end[] GPUFLIGHT_HIDDEN;
+void* gpuflight_hooks_dlsym(void* handle, const char* name) noexcept GPUFLIGHT_HIDDEN;  // what is exported as dlsym
 }
 
 namespace gpuflight::hooks {
 namespace {
 
 using Dlsym = void* (*)(void* handle, const char* name);
+using Dlvsym = void* (*)(void* handle, const char* name, const char* version);
 
 constexpr int kNotFound = 500, kNotInitialized = 3;  // CUresult
 constexpr std::uint64_t kPerThreadStreams = 2;       // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
@@ -26,10 +31,18 @@ constexpr int kFirstUnknownCuda = 14000;
 
 constinit HookTable g_table{HookTable::kVersion, sizeof(HookRow), 0, gpuflight_hooks_first_row, 0, 0, 0};
 constinit Dlsym g_dlsym = nullptr;
+constinit Dlvsym g_dlvsym = nullptr;
 
 template <class T>
 T load(const T& place) noexcept {
   return __atomic_load_n(&place, __ATOMIC_ACQUIRE);
+}
+
+Dlvsym real_dlvsym() noexcept {
+  if (const Dlvsym known = load(g_dlvsym)) return known;
+  const auto found = reinterpret_cast<Dlvsym>(libc_symbol("dlvsym"));
+  __atomic_store_n(&g_dlvsym, found, __ATOMIC_RELEASE);
+  return found;
 }
 
 // The next dlsym behind ours: another interposer's, or libc's.
@@ -41,8 +54,10 @@ Dlsym real_dlsym() noexcept {
   constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.17"};
 #endif
   Dlsym libc = nullptr;
+  const Dlvsym versioned = real_dlvsym();
+  if (versioned == nullptr) return nullptr;
   for (const char* const version : kVersions) {
-    libc = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", version));
+    libc = reinterpret_cast<Dlsym>(versioned(RTLD_NEXT, "dlsym", version));
     if (libc != nullptr) break;
     dlerror();
   }
@@ -115,8 +130,35 @@ void* hooked_dlsym(void* handle, const char* name) noexcept {
   return hand_out(*row, found);
 }
 
+void* hooked_dlvsym(void* handle, const char* name, const char* version) noexcept {
+  HookRow* const row = row_of(name);
+  void* const found = real_dlvsym()(handle, name, version);
+  return found == nullptr || row == nullptr || found == row->entry ? found : hand_out(*row, found);
+}
+
+// Whether `caller` is code of an object that stands before this library in the order of look-ups.
+bool is_before_us(void* caller) noexcept {
+  Dl_info info{};
+  link_map *theirs = nullptr, *ours = nullptr;
+  if (dladdr1(caller, &info, reinterpret_cast<void**>(&theirs), RTLD_DL_LINKMAP) == 0 ||
+      dladdr1(&g_table, &info, reinterpret_cast<void**>(&ours), RTLD_DL_LINKMAP) == 0) {
+    return false;
+  }
+  for (const link_map* one = ours != nullptr ? ours->l_prev : nullptr; one != nullptr; one = one->l_prev) {
+    if (one == theirs) return true;
+  }
+  return false;
+}
+
+// Another interposer before us asks so for libc's dlsym, to go on to: it gets ours, which goes on in its turn.
+void* own_dlsym(void*, const char*, const char*) noexcept { return reinterpret_cast<void*>(&gpuflight_hooks_dlsym); }
+
 // A name that only our own export would answer: said to be missing, as it is without us.
-void* refused_dlsym(void*, const char* name) noexcept { return real_dlsym()(RTLD_NEXT, name); }
+void* refused_dlsym(void*, const char* name) noexcept {
+  void* found = real_dlsym()(RTLD_NEXT, name);
+  __asm__ volatile("" : "+r"(found));  // as a tail call it would be the program's RTLD_NEXT, which finds us
+  return found;
+}
 
 void* no_dlsym(void*, const char*) noexcept { return nullptr; }
 
@@ -198,6 +240,18 @@ GPUFLIGHT_HIDDEN void* gpuflight_hooks_choose_dlsym(void* handle, const char* na
   if (handle != RTLD_DEFAULT && handle != RTLD_NEXT) return reinterpret_cast<void*>(&hooked_dlsym);
   // These two find our own exports in their turn, as the order of the libraries has it.
   return find_real(*row) != nullptr ? reinterpret_cast<void*>(real) : reinterpret_cast<void*>(&refused_dlsym);
+}
+
+// Likewise of dlvsym, with the address that it returns to.
+GPUFLIGHT_HIDDEN void* gpuflight_hooks_choose_dlvsym(void* handle, const char* name, const char*,
+                                                     void* caller) noexcept {
+  const Dlvsym real = real_dlvsym();
+  if (real == nullptr) return reinterpret_cast<void*>(&no_dlsym);
+  if (handle == RTLD_NEXT && name != nullptr && std::strcmp(name, "dlsym") == 0 && is_before_us(caller)) {
+    return reinterpret_cast<void*>(&own_dlsym);
+  }
+  const bool named = handle != RTLD_DEFAULT && handle != RTLD_NEXT && row_of(name) != nullptr;
+  return named ? reinterpret_cast<void*>(&hooked_dlvsym) : reinterpret_cast<void*>(real);
 }
 
 GPUFLIGHT_HIDDEN int gpuflight_hooks_init(unsigned flags) noexcept {

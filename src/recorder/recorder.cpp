@@ -474,7 +474,7 @@ bool Recorder::switch_to_hooks() noexcept {
     launches_->on_resumed_blind();
     source_ = interpose_.get();
     stands_in_ = true;
-    say(event::Severity::kInfo, "capture",
+    say(event::Severity::kInfo, "hooks_stand_in",
         "CUPTI is given up: launches are seen by the driver's entry points, without GPU times, until it is resumed");
   }
   cupti_->share(false);
@@ -492,7 +492,7 @@ StartResult Recorder::switch_to_cupti() noexcept {
     source_ = cupti_.get();
     stands_in_ = false;
     gpu_->resume(launches_->now_ns());
-    say(event::Severity::kInfo, "capture", "launches are seen through CUPTI again");
+    say(event::Severity::kInfo, "cupti_again", "launches are seen through CUPTI again");
   } else {
     std::string ignored;
     interpose_->start(ignored);  // after a pause

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Launches seen by the driver's entry points: which source is chosen and why, other interposers on either side, programs
 that reach the driver in unusual ways, and processes that never use CUDA."""
+import json
 import os
-import subprocess
 import sys
 
 from guided_host import GuidedTest
-from sim_host import HOOKS, HOSTS, LIBRARY, PLAYER, SANITIZE, SIM, SimTest, environment, main, quick_plan
+from sim_host import BUILD, HOOKS, HOSTS, LIBRARY, SANITIZE, SIM, SimTest, main, quick_plan
 
 import unittest
 
 BOTH = f"{LIBRARY}:{HOOKS}"
 HOST = HOSTS / "interpose_host"
-OTHER = HOSTS / "libother_interposer.so"
+ASKER = HOSTS / "libinterpose_asker.so"
+COUNTER = BUILD / "tests" / "gpu" / "liblaunch_counter.so"  # an interposer of dlsym and of all launches itself
 # What a search for another libcupti must not find on the machine the test runs on.
 ALONE = {"CUDA_HOME": None, "CUDA_PATH": None, "VIRTUAL_ENV": None}
 
@@ -102,6 +103,95 @@ class Choice(HooksTest):
         self.assertEqual(*facts)
 
 
+class Ways(HooksTest):
+    """How a program comes by the driver's functions."""
+
+    def way(self, name, *more, **variables):
+        options = self.hooked(GPUFLIGHT_CAPTURE="interpose", **variables)
+        self.run_host(HOST, name, SIM / "libcuda.so.1", 7, *more, **options)
+        return self.log()
+
+    def test_all_that_can_be_seen(self):
+        for name in ("name", "path", "proc", "proc_itself", "default"):
+            with self.subTest(name):
+                log = self.way(name)
+                self.assertEqual(len(log.kernels), 7)
+                self.assert_balanced(log)
+                os.remove(self.dir / "log.ndjson")
+
+    def test_what_cannot_is_said(self):
+        for name, more in (("deepbind", (ASKER,)), ("dlmopen", ())):
+            with self.subTest(name):
+                run = self.run_host(HOST, name, SIM / "libcuda.so.1", 7, *more, **self.hooked(
+                    GPUFLIGHT_CAPTURE="interpose"))
+                if not (self.dir / "log.ndjson").exists():  # a namespace of its own has a loader of its own
+                    self.assertEqual(name, "dlmopen")
+                    continue
+                log = self.log()
+                self.assertEqual((log.start["capture"], log.kernels), ("none", []))
+                (notice,) = log.notices()
+                self.assertIn("RTLD_DEEPBIND" if name == "deepbind" else "dlmopen", notice["message"], run)
+                os.remove(self.dir / "log.ndjson")
+
+    def test_past_the_hooks_cupti_sees_it(self):
+        self.run_host(HOST, "deepbind", SIM / "libcuda.so.1", 7, ASKER, **self.hooked(GPUFLIGHT_TIMING="off"))
+        log = self.log()
+        self.assertEqual((log.start["capture"], len(log.kernels)), ("cupti", 7))
+        self.assertIn("RTLD_DEEPBIND", log.start["capture_reason"])
+
+    def test_threads_look_up_while_others_launch(self):
+        self.run_host(HOST, "lookups", SIM / "libcuda.so.1", 2000, **self.hooked(GPUFLIGHT_CAPTURE="interpose"))
+        log = self.log()
+        self.assertEqual(len(log.kernels), 8000)
+        self.assert_balanced(log)
+
+    @unittest.skipIf(SANITIZE, "a sanitizer's runtime answers itself")
+    def test_the_loader_answers_as_without_us(self):
+        said = []
+        for preload in (None, HOOKS, BOTH):
+            said.append(self.run_host(HOST, "loader", ASKER, preload=False, LD_PRELOAD=preload).stdout.decode())
+        self.assertIn("its RTLD_NEXT asked_for: nothing", said[0])
+        self.assertEqual(said[0], said[1])
+        self.assertEqual(said[0], said[2])
+
+
+@unittest.skipIf(SANITIZE or not COUNTER.exists(), "the other interposer is not built")
+class OthersToo(HooksTest):
+    """Another library that interposes dlsym and the launches, on either side of ours."""
+
+    def test_both_see_everything(self):
+        for order in (f"{BOTH}:{COUNTER}", f"{COUNTER}:{BOTH}", f"{LIBRARY}:{COUNTER}:{HOOKS}"):
+            for program in ("play", "path", "proc", "proc_itself"):
+                with self.subTest(order=order.replace(str(BUILD), ""), program=program):
+                    count = self.dir / "count.json"
+                    variables = {"LD_PRELOAD": order, "GPUFLIGHT_CAPTURE": "interpose", "LAUNCH_COUNTER_OUT": count}
+                    if program == "play":
+                        run = self.play("every_form", **variables)
+                        log = self.log()
+                        self.assert_counts(log, run.result)
+                    else:
+                        self.run_host(HOST, program, SIM / "libcuda.so.1", 7, **variables)
+                        log = self.log()
+                        self.assertEqual(len(log.kernels), 7)
+                    counted = json.loads(count.read_text())
+                    self.assertEqual(len(log.kernels), counted["kernels"])
+                    self.assertEqual(len(log["graph_launch_event"]), counted["graphs"])
+                    os.remove(self.dir / "log.ndjson")
+
+
+class NoCuda(HooksTest):
+    def test_a_process_that_never_uses_cuda_leaves_nothing(self):
+        run = self.run_host("/bin/sh", "-c", "echo hello; /bin/true", sim=False, **self.hooked())
+        self.assertEqual((run.stdout, run.stderr), (b"hello\n", b""))
+        self.assertEqual(os.listdir(self.dir), [])
+
+    @unittest.skipIf(SANITIZE, "Python is not built with it")
+    def test_python_that_never_uses_cuda(self):
+        script = "import ctypes, ctypes.util; print(ctypes.CDLL(None).strlen(b'abc'))"
+        run = self.run_host(sys.executable, "-c", script, sim=False, **self.hooked())
+        self.assertEqual((run.stdout, run.stderr), (b"3\n", b""))
+
+
 class Release(GuidedTest):
     def test_no_launch_is_lost_while_another_has_the_slot(self):
         host = self.guided("k:0.001", LD_PRELOAD=BOTH)
@@ -114,7 +204,8 @@ class Release(GuidedTest):
         log = self.log()
         self.assert_balanced(log)
         self.assertEqual(len(log.kernels), 90)
-        self.assertEqual([n["code"] for n in log.notices()].count("capture"), 2)
+        codes = [n["code"] for n in log.notices()]
+        self.assertEqual([c for c in codes if c in ("hooks_stand_in", "cupti_again")], ["hooks_stand_in", "cupti_again"])
         self.assertEqual(len({e["context"] for e in log.kernels}), 1)
         timed = [e["duration_ns"] is not None for e in log.kernels]
         self.assertEqual((timed[20:50], all(timed[50:])), ([False] * 30, True))
