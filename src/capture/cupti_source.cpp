@@ -138,7 +138,7 @@ SourceStatus CuptiSource::choose(std::string& problem) {
     library_ = SharedObject();
     choice_ = {};
   }
-  problem = "no usable libcupti: launches are not recorded; install the CUDA toolkit or the nvidia-cuda-cupti package of "
+  problem = "no usable libcupti; install the CUDA toolkit or the nvidia-cuda-cupti package of "
             "the driver's version, or name one with GPUFLIGHT_CUPTI" + tried;
   return last;
 }
@@ -154,7 +154,7 @@ SourceStatus CuptiSource::subscribe(std::string& problem) {
   const std::string text = cupti_.result_text(result);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || result == CUPTI_ERROR_MAX_LIMIT_REACHED) {
     problem = "another CUPTI client (a profiler, sanitizer or debugger) holds the one subscriber slot (" + text +
-              "): launches are not recorded; run without it, or start it later and gpuflight first";
+              "); run without it, or start it later and gpuflight first";
     return SourceStatus::kSlotTaken;
   }
   if (result == CUPTI_ERROR_NOT_INITIALIZED) {

@@ -393,8 +393,8 @@ StartResult Recorder::start_source() noexcept {
   if (source_ == cupti_.get()) {
     const StartResult result = start_cupti(problem);
     if (result != StartResult::kStarted) {
-      say(event::Severity::kError, result == StartResult::kSlotTaken ? "cupti_slot_taken" : "no_cupti",
-          std::move(problem));
+      say_because(event::Severity::kError, result == StartResult::kSlotTaken ? "cupti_slot_taken" : "no_cupti",
+                  "launches are not recorded: ", problem);
     }
     return result;
   }
@@ -439,6 +439,14 @@ void Recorder::say(event::Severity severity, const char* code, std::string messa
   notices_.post(severity, code, std::move(message));
 }
 
+void Recorder::say_because(event::Severity severity, const char* code, const char* what,
+                           const std::string& why) noexcept {
+  try {
+    notices_.post(severity, code, what + why);
+  } catch (...) {  // no memory
+  }
+}
+
 void Recorder::say_notices() noexcept {
   for (event::Notice& notice : notices_.take()) {
     if (options_.verbose && notice.severity != event::Severity::kInfo) say_aloud(notice.message);
@@ -474,8 +482,8 @@ bool Recorder::switch_to_hooks() noexcept {
     launches_->on_resumed_blind();
     source_ = interpose_.get();
     stands_in_ = true;
-    say(event::Severity::kInfo, "hooks_stand_in",
-        "CUPTI is given up: launches are seen by the driver's entry points, without GPU times, until it is resumed");
+    say_because(event::Severity::kInfo, "hooks_stand_in", "CUPTI is given up: launches are seen by the driver's entry "
+                "points, without GPU times, until resume", {});
   }
   cupti_->share(false);
   return started;
@@ -492,13 +500,13 @@ StartResult Recorder::switch_to_cupti() noexcept {
     source_ = cupti_.get();
     stands_in_ = false;
     gpu_->resume(launches_->now_ns());
-    say(event::Severity::kInfo, "cupti_again", "launches are seen through CUPTI again");
+    say_because(event::Severity::kInfo, "cupti_again", "launches are seen through CUPTI again", {});
   } else {
     std::string ignored;
     interpose_->start(ignored);  // after a pause
     file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording), std::memory_order_release);
-    say(event::Severity::kWarning, "cupti_slot_taken",
-        "launches are still seen by the driver's entry points, without GPU times: " + problem);
+    say_because(event::Severity::kWarning, "cupti_slot_taken",
+                "launches are still seen by the driver's entry points, without GPU times: ", problem);
   }
   cupti_->share(false);
   watch_->on_resumed(launches_->now_ns());

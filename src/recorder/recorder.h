@@ -102,6 +102,7 @@ class Recorder {
   StartResult dump(const char* reason) noexcept;
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
+  void say_because(event::Severity severity, const char* code, const char* what, const std::string& why) noexcept;
   void end_session() noexcept;
   void say_aloud(std::string_view message) noexcept;
   void say_what_the_log_lacks() noexcept;
