@@ -528,6 +528,7 @@ StartResult Recorder::resume() noexcept {
 StartResult Recorder::switch_timing(bool on) noexcept {
   MutexLock control(control_);
   if (finished_ || !recording()) return StartResult::kNotWanted;
+  if (on && source_ != cupti_.get()) return StartResult::kNoCupti;  // there are none without it
   if (!gpu_->switch_to(on, launches_->now_ns())) return StartResult::kInternal;
   say(event::Severity::kInfo, on ? "timing_on" : "timing_off",
       on ? "GPU times are recorded from here on" : "GPU times are not recorded from here on, launches are");
