@@ -63,17 +63,19 @@ void read_attributes(LaunchCall& call, const CUlaunchConfig& config) {
 void DriverCallReader::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   ThreadState* const thread = recorder_.enter();
   if (thread == nullptr || thread->inside) return;
-  if (shared_.load(std::memory_order_relaxed) && data.callbackSite == CUPTI_API_ENTER && thread->open_count != 0) return;
+  const bool enter = data.callbackSite == CUPTI_API_ENTER;
+  if (enter && thread->open_count != 0 && shared_.load(std::memory_order_relaxed)) return;
   if (const WatchedCall* const watched = watched_call(id)) {
     on_watched_call(*thread, *watched, data);
-  } else if (data.callbackSite == CUPTI_API_ENTER) {
+  } else if (enter) {
     on_driver_enter(*thread, id, data);
   } else {
     on_driver_exit(*thread, id, data);
   }
 }
 
-void DriverCallReader::on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+void DriverCallReader::on_driver_enter(ThreadState& thread, CUpti_CallbackId id,
+                                       const CUpti_CallbackData& data) noexcept {
   switch (id) {
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
@@ -221,7 +223,8 @@ void DriverCallReader::on_multi_device(ThreadState& thread, const CUpti_Callback
   }
 }
 
-void DriverCallReader::on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+void DriverCallReader::on_driver_exit(ThreadState& thread, CUpti_CallbackId id,
+                                      const CUpti_CallbackData& data) noexcept {
   const auto status =
       data.functionReturnValue != nullptr ? *static_cast<const CUresult*>(data.functionReturnValue) : CUDA_SUCCESS;
   switch (id) {

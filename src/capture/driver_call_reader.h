@@ -1,5 +1,5 @@
-// From a driver call to what LaunchRecorder is told of it: the same for all sources. A call comes as CUPTI tells of it, by
-// its callback id and a struct of its arguments; a source that is not CUPTI fills in the same.
+// From a driver call to what LaunchRecorder is told of it: the same for all sources. A call comes as CUPTI tells of it,
+// by its callback id and a struct of its arguments; a source that is not CUPTI fills in the same.
 //
 // Threads: on_* by any app thread, inside its driver call. No lock of ours is held across a driver call. May block and
 // allocate on a miss of the thread's caches only. Owned by its source.

@@ -1,5 +1,5 @@
-// Launches through the driver's entry points, by the hooks library that was preloaded: no CUPTI, so no one subscriber slot
-// and no cost of its callbacks, and neither correlation ids nor GPU times.
+// Launches through the driver's entry points, by the hooks library that was preloaded: no CUPTI, so no one subscriber
+// slot and no cost of its callbacks, and neither correlation ids nor GPU times.
 //
 // Threads: start and stop on the thread that initialises CUDA, or the API's caller (serialised by the recorder); hooked
 // calls on any app thread. A hit takes no lock, allocates nothing and makes at most one driver call (cuCtxGetCurrent).

@@ -1,6 +1,6 @@
 // What a hooked launch costs over the driver's own function: the jump of an idle hook, and the whole way of a recorded
-// launch at a cache hit, with a driver that does nothing. On a stream of the program's, and on the default stream, where
-// the driver is asked for the current context.
+// launch at a cache hit, with a driver that does nothing. On a stream of the program's, and on the default stream,
+// where the driver is asked for the current context.
 //
 // The hooks library is not needed: this program is its table.
 #include <benchmark/benchmark.h>
@@ -15,8 +15,8 @@ namespace {
 using namespace gpuflight;
 using bench::Rig;
 
-CUresult CUDAAPI launch_nothing(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                                void**, void**) {
+CUresult CUDAAPI launch_nothing(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                CUstream, void**, void**) {
   benchmark::ClobberMemory();
   return CUDA_SUCCESS;
 }
@@ -29,8 +29,8 @@ CUresult CUDAAPI one_device(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-hooks::HookRow g_row{reinterpret_cast<void*>(&launch_nothing), reinterpret_cast<void*>(&launch_nothing), nullptr, nullptr,
-                     "cuLaunchKernel", 0};
+hooks::HookRow g_row{reinterpret_cast<void*>(&launch_nothing), reinterpret_cast<void*>(&launch_nothing), nullptr,
+                     nullptr, "cuLaunchKernel", 0};
 hooks::HookTable g_table{hooks::HookTable::kVersion, sizeof(hooks::HookRow), 1, &g_row, 0, 1, 0};
 
 capture::InterposeSource& source() {

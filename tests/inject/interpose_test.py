@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Launches seen by the driver's entry points: which source is chosen and why, other interposers on either side, programs
-that reach the driver in unusual ways, and processes that never use CUDA."""
+"""Launches seen by the driver's entry points: which source is chosen and why, other interposers on either side,
+programs that reach the driver in unusual ways, and processes that never use CUDA."""
 import json
 import os
 import sys
@@ -205,7 +205,8 @@ class Release(GuidedTest):
         self.assert_balanced(log)
         self.assertEqual(len(log.kernels), 90)
         codes = [n["code"] for n in log.notices()]
-        self.assertEqual([c for c in codes if c in ("hooks_stand_in", "cupti_again")], ["hooks_stand_in", "cupti_again"])
+        wanted = ["hooks_stand_in", "cupti_again"]
+        self.assertEqual([c for c in codes if c in wanted], wanted)
         self.assertEqual(len({e["context"] for e in log.kernels}), 1)
         timed = [e["duration_ns"] is not None for e in log.kernels]
         self.assertEqual((timed[20:50], all(timed[50:])), ([False] * 30, True))

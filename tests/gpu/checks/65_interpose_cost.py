@@ -79,15 +79,16 @@ with g.Check() as check:
         check.key = (f"launch {one:+.0f} ns, default stream {default:+.0f} ns, 16 threads {many:+.0f} ns; graph of 100 "
                      f"{replay:+.2f} %")
     text = ["## Cost of launches seen without CUPTI", "",
-            "`interpose_cost`, preloaded, the driver's own function and the hook in turns in one process, paired; ns on the "
-            "host, median (quartiles). Idle: hooked, nothing recorded. Replay: of a graph of 100, the call alone, and in % "
-            "until its last kernel has ended.", "",
+            "`interpose_cost`, preloaded, the driver's own function and the hook in turns in one process, paired; ns on "
+            "the host, median (quartiles). Idle: hooked, nothing recorded. Replay: of a graph of 100, the call alone, and "
+            "in % until its last kernel has ended.", "",
             "| | bare launch | + idle hook | + recorded | replay call | + recorded | replay, % |",
             "| --- | --- | --- | --- | --- | --- | --- |"] + [row(label, one) for label, one in done.items()]
     if torch:
         percent = 100 * (torch["interposed"][1] / torch["plain"][1] - 1)
         check.fact("torch_percent", round(percent, 2))
-        check.expect(percent <= GOAL_TORCH_PERCENT, f"PyTorch a.add_(1) {percent:+.1f} %, the goal is {GOAL_TORCH_PERCENT}")
+        check.expect(percent <= GOAL_TORCH_PERCENT, f"PyTorch a.add_(1) {percent:+.1f} %, the goal is "
+                     f"{GOAL_TORCH_PERCENT}")
         text += ["", "`a.add_(1)` in PyTorch, processes in turns, median (least): " +
                  ", ".join(f"{way} {ns[0]:.0f} ({ns[1]:.0f})" for way, ns in torch.items()) + f"; {percent:+.1f} %."]
         check.key += f"; torch {percent:+.1f} %"
