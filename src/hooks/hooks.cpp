@@ -48,10 +48,11 @@ Dlvsym real_dlvsym() noexcept {
 // The next dlsym behind ours: another interposer's, or libc's.
 Dlsym real_dlsym() noexcept {
   if (const Dlsym known = load(g_dlsym)) return known;
+  // The first versions are in every glibc: a look-up that fails would allocate, and an allocator may be who asks.
 #if defined(__x86_64__)
-  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
+  constexpr const char* kVersions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
 #else
-  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.17"};
+  constexpr const char* kVersions[] = {"GLIBC_2.17", "GLIBC_2.34"};
 #endif
   Dlsym libc = nullptr;
   const Dlvsym versioned = real_dlvsym();

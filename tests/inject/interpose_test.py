@@ -179,6 +179,18 @@ class OthersToo(HooksTest):
                     os.remove(self.dir / "log.ndjson")
 
 
+class Allocator(HooksTest):
+    @unittest.skipIf(SANITIZE, "a sanitizer has taken malloc already")
+    def test_one_that_asks_dlsym_in_its_first_allocation(self):
+        malloc = HOSTS / "libinterpose_malloc.so"
+        for order in (f"{malloc}:{BOTH}", f"{BOTH}:{malloc}"):
+            self.run_host(HOST, "proc", SIM / "libcuda.so.1", 7, LD_PRELOAD=order, GPUFLIGHT_CAPTURE="interpose")
+            self.assertEqual(len(self.log().kernels), 7)
+            os.remove(self.dir / "log.ndjson")
+            bare = self.run_host("/bin/sh", "-c", "echo hello", sim=False, LD_PRELOAD=order)
+            self.assertEqual((bare.stdout, bare.stderr), (b"hello\n", b""))
+
+
 class NoCuda(HooksTest):
     def test_a_process_that_never_uses_cuda_leaves_nothing(self):
         run = self.run_host("/bin/sh", "-c", "echo hello; /bin/true", sim=False, **self.hooked())
