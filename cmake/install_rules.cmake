@@ -32,6 +32,12 @@ if(TARGET gpuflight)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuflight DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 
+if(TARGET gpuflight_hooks)
+  set_target_properties(gpuflight_hooks PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS gpuflight_hooks LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 if(TARGET gpuflight_tool)
   set_target_properties(gpuflight_tool PROPERTIES
     OUTPUT_NAME gpuflight RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_BINDIR})

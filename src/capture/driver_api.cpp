@@ -1,10 +1,12 @@
 #include "capture/driver_api.h"
 
+#include "capture/hook_link.h"
+
 namespace gpuflight::capture {
 
 void DriverApi::load(const SharedObject& libcuda) noexcept {
 #define GPUFLIGHT_LOAD(member, name, prototype) \
-  member = reinterpret_cast<decltype(member)>(libcuda.symbol(name));
+  member = reinterpret_cast<decltype(member)>(behind_hook(libcuda.symbol(name)));
   GPUFLIGHT_DRIVER_FUNCTIONS(GPUFLIGHT_LOAD)
 #undef GPUFLIGHT_LOAD
 }

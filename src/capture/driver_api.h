@@ -22,6 +22,9 @@ extern "C" CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc);
   X(device_get_pci_bus_id, "cuDeviceGetPCIBusId", cuDeviceGetPCIBusId)                            \
   X(ctx_get_device, "cuCtxGetDevice", cuCtxGetDevice)                                             \
   X(ctx_get_current, "cuCtxGetCurrent", cuCtxGetCurrent)                                          \
+  X(ctx_push_current, "cuCtxPushCurrent_v2", cuCtxPushCurrent)                                    \
+  X(ctx_pop_current, "cuCtxPopCurrent_v2", cuCtxPopCurrent)                                       \
+  X(primary_ctx_get_state, "cuDevicePrimaryCtxGetState", cuDevicePrimaryCtxGetState)              \
   X(func_get_attribute, "cuFuncGetAttribute", cuFuncGetAttribute)                                 \
   X(func_get_name, "cuFuncGetName", cuFuncGetName)                                                \
   X(kernel_get_function, "cuKernelGetFunction", cuKernelGetFunction)                              \

@@ -23,6 +23,7 @@ struct alignas(64) HotPage {
   std::atomic<std::int64_t> base_ns;   // since t0
   std::atomic<std::uint64_t> scale;    // ns per tick, times 2^32; 0: the time stamp counter is not used
   std::atomic<std::uint32_t> owned;    // 1: this process made the recorder
+  std::atomic<std::uint32_t> context_generation;  // ContextTable: ids cached by handle may be wrong
 
   static HotPage* create() noexcept;  // null: no memory
 };

@@ -24,6 +24,7 @@ HotPage* HotPage::create() noexcept {
   owner->config_generation.store(1, std::memory_order_relaxed);  // a thread's caches begin at 0
   owner->stream_generation.store(1, std::memory_order_relaxed);
   owner->graph_generation.store(1, std::memory_order_relaxed);
+  owner->context_generation.store(1, std::memory_order_relaxed);
   return owner;
 }
 

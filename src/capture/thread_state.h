@@ -85,6 +85,14 @@ struct alignas(64) ThreadState {
   std::uint32_t device_context = 0;  // context whose device is known; ids are not used twice
   std::int32_t device = -1;
 
+  // Of sources that are not told ids of contexts: the current one when it was last looked up, and that of a stream.
+  const void* context = nullptr;
+  std::uint32_t context_uid = 0;
+  std::uint32_t context_generation = 0;
+  const void* context_stream = nullptr;
+  std::uint32_t context_stream_uid = 0;
+  std::uint32_t context_stream_generation = 0;  // of streams
+
   // Where a launch is looked up; the common, plain ones differ in these.
   static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,
                                  std::uint32_t block_y, std::uint32_t block_z, std::uint32_t dyn_shared_bytes) noexcept {

@@ -47,6 +47,10 @@ constexpr std::array kTable = {
               "stream: every event goes to the log; blackbox: summaries, and the last events in the flight file"},
     bool_row("details", "GPUFLIGHT_DETAILS", "--details", "enableKernelDetails", &Options::details, true, kWhat,
              "Occupancy of each kernel with what limits it; off leaves that part and its cost out"),
+    OptionRow{"capture", "GPUFLIGHT_CAPTURE", "--capture", nullptr, kEnum, &Options::capture, "auto",
+              "auto|cupti|interpose", 0, 0, false, 0, kWhat,
+              "How launches are seen: through CUPTI, or by the driver's entry points, which needs the hooks library "
+              "preloaded and gives no GPU times; auto: CUPTI for GPU times where it can be had, else the entry points"},
     OptionRow{"timing", "GPUFLIGHT_TIMING", "--timing", nullptr, kString, &Options::timing, "all", "off|all|sample:N", 1,
               0, false, 0, kWhat,
               "all: when the GPU ran each kernel, copy and fill; sample:N: of each N-th launch of a configuration; off leaves "

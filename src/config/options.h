@@ -26,11 +26,19 @@ enum class Graphs : std::uint8_t {
   kOff,
 };
 
+// How launches are seen.
+enum class Capture : std::uint8_t {
+  kAuto,       // CUPTI where GPU times are wanted and it can be had, else the hooks
+  kCupti,
+  kInterpose,  // the driver's entry points, by the hooks library
+};
+
 struct Options {
   // what is recorded
   bool enabled = true;
   Mode mode = Mode::kStream;
   bool details = true;  // occupancy and its breakdown
+  Capture capture = Capture::kAuto;
   Timing timing;
   Graphs graphs = Graphs::kAuto;
   bool nvtx = true;     // ranges and marks of the program's NVTX

@@ -102,7 +102,8 @@ struct SessionStart {
   std::optional<std::uint32_t> cupti_version;  // 130001
   std::string cupti_path;
   std::string cupti_reason;  // why this one was chosen
-  std::string capture;       // source of launches: "cupti" or "none"
+  std::string capture;       // source of launches: "cupti", "interpose" or "none"
+  std::string capture_reason;
   std::string flight_path;
   std::string mode;
 };

@@ -39,7 +39,7 @@ extern "C" {
 
 GPUFLIGHT_API gpuflight_status gpuflight_init(const gpuflight_option* options, size_t count) {
   if (options == nullptr && count > 0) return GPUFLIGHT_ERROR_INVALID_ARGUMENT;
-  return to_status(gpuflight::inject::start(options, count));
+  return to_status(gpuflight::inject::start(options, count, /*inside_init=*/false));
 }
 
 GPUFLIGHT_API void gpuflight_push_scope(const char* name) {

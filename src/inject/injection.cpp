@@ -58,7 +58,7 @@ Entry entry_of_other_copy(const char* name) noexcept {
 
 }  // namespace
 
-recorder::StartResult start(const gpuflight_option* given, std::size_t count) noexcept {
+recorder::StartResult start(const gpuflight_option* given, std::size_t count, bool inside_init) noexcept {
   recorder::Recorder::GivenOptions options;
   try {
     for (std::size_t i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ recorder::StartResult start(const gpuflight_option* given, std::size_t count) no
   } catch (...) {
     return recorder::StartResult::kInternal;
   }
-  return recorder::Recorder::start(options);
+  return recorder::Recorder::start(options, inside_init);
 }
 
 }  // namespace gpuflight::inject
@@ -76,7 +76,7 @@ recorder::StartResult start(const gpuflight_option* given, std::size_t count) no
 extern "C" GPUFLIGHT_API int InitializeInjection() noexcept {
   using Entry = int (*)();
   if (const auto other = gpuflight::inject::entry_of_other_copy<Entry>("InitializeInjection")) return other();
-  gpuflight::inject::start(nullptr, 0);
+  gpuflight::inject::start(nullptr, 0, /*inside_init=*/true);
   return 1;
 }
 

@@ -10,6 +10,7 @@ extern "C" int InitializeInjection() noexcept;
 
 namespace gpuflight::inject {
 
-recorder::StartResult start(const gpuflight_option* given, std::size_t count) noexcept;
+// `inside_init`: by the driver, inside the program's cuInit.
+recorder::StartResult start(const gpuflight_option* given, std::size_t count, bool inside_init) noexcept;
 
 }  // namespace gpuflight::inject

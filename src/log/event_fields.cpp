@@ -222,6 +222,7 @@ constexpr std::array kSessionStartFields = {
     F("cupti_path", false, read_or_null(v, e.session.cupti_path)),
     F("cupti_reason", false, read_or_null(v, e.session.cupti_reason)),
     F("capture", false, read_or_null(v, e.session.capture)),
+    F("capture_reason", false, read_or_null(v, e.session.capture_reason)),
     F("flight_path", false, read_or_null(v, e.session.flight_path)),
     F("mode", false, read_or_null(v, e.session.mode)),
 };

@@ -71,6 +71,7 @@ bool append_session_start(Buffer& out, const event::SessionStart& s, std::uint32
   line.text_or_null("cupti_path", s.cupti_path);
   line.text_or_null("cupti_reason", s.cupti_reason);
   line.text_or_null("capture", s.capture);
+  line.text_or_null("capture_reason", s.capture_reason);
   line.text_or_null("flight_path", s.flight_path);
   line.text_or_null("mode", s.mode);
   return line.end();

@@ -75,8 +75,8 @@ void init_monotonic(pthread_cond_t& condition) {
 
 }  // namespace
 
-Recorder::Recorder(const config::Options& options, const config::Problems& problems)
-    : options_(options), problems_(problems) {
+Recorder::Recorder(const config::Options& options, const config::Problems& problems, bool inside_init)
+    : options_(options), problems_(problems), inside_init_(inside_init) {
   log::FileState state;
   if (log::describe(STDERR_FILENO, state) == 0) stderr_id_ = state.id;
   init_monotonic(wake_);
@@ -89,9 +89,10 @@ Recorder* Recorder::current() noexcept {
   return recorder != nullptr && recorder->launches_->alive() ? recorder : nullptr;
 }
 
-StartResult Recorder::start(const GivenOptions& given) noexcept {
+StartResult Recorder::start(const GivenOptions& given, bool inside_init) noexcept {
   if (current() != nullptr) return StartResult::kAlready;
   if (g_starting.exchange(true, std::memory_order_acq_rel)) return StartResult::kAlready;
+  capture::note_start_tried();
   StartResult result = StartResult::kInternal;
   bool quiet = false;
   try {
@@ -104,7 +105,7 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
     }
     config::parse_environment(environ, options, problems);
     quiet = options.quiet;
-    result = start_new(options, problems);
+    result = start_new(options, problems, inside_init);
   } catch (...) {
     say_on_stderr(quiet, "not enough memory to start", kGoesOn);
     result = StartResult::kInternal;
@@ -113,11 +114,11 @@ StartResult Recorder::start(const GivenOptions& given) noexcept {
   return result;
 }
 
-StartResult Recorder::start_new(const config::Options& options, const config::Problems& problems) {
+StartResult Recorder::start_new(const config::Options& options, const config::Problems& problems, bool inside_init) {
   ProcessFacts process = read_process_facts();
   if (!options.enabled || !config::program_selected(options, process.program_name)) return StartResult::kNotWanted;
   // Never freed: app threads may hold it from here on.
-  auto* const recorder = new Recorder(options, problems);
+  auto* const recorder = new Recorder(options, problems, inside_init);
   recorder->process_ = std::move(process);
   recorder->t0_unix_ns_ = system_clock_ns(CLOCK_REALTIME);
   recorder->t0_monotonic_ns_ = system_clock_ns(CLOCK_MONOTONIC);
@@ -138,12 +139,14 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
   recorder->forks_ = ForkBoard::create();
   g_recorder.store(recorder, std::memory_order_release);
   capture::send_nvtx_to(recorder->launches_.get());
-  recorder->source_result_ = recorder->start_source();
-  if (recorder->source_result_ == StartResult::kStarted) {
-    recorder->gpu_->start(recorder->source_->library(), recorder->source_->choice().version);
-    register_exit_handler();
-  }
   try {
+    recorder->source_result_ = recorder->choose_source();
+    if (recorder->source_result_ == StartResult::kStarted) {
+      if (recorder->source_ == recorder->cupti_.get()) {
+        recorder->gpu_->start(recorder->cupti_->library(), recorder->cupti_->choice().version);
+      }
+      register_exit_handler();
+    }
     recorder->make_session();
   } catch (...) {
     recorder->give_up();
@@ -298,9 +301,11 @@ void Recorder::build_parts() {
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
-  source_ = std::make_unique<capture::CuptiSource>(*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                                   errors_, notices_, options_.cupti, driver_version_,
-                                                   options_.edges && options_.timing.on());
+  const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
+                                               errors_, options_.edges && options_.timing.on()};
+  cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
+  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_);
+  source_ = cupti_.get();
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
       IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
@@ -341,32 +346,17 @@ void Recorder::build_parts() {
   header.details = options_.details ? 1 : 0;
 }
 
-StartResult Recorder::start_source() noexcept {
-  std::string problem;
-  switch (source_->start(problem)) {
-    case capture::SourceStatus::kOk:
-      file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kRecording),
-                                 std::memory_order_release);
-      return StartResult::kStarted;
-    case capture::SourceStatus::kSlotTaken:
-      say(event::Severity::kError, "cupti_slot_taken", std::move(problem));
-      return StartResult::kSlotTaken;
-    default:
-      say(event::Severity::kError, "no_cupti", std::move(problem));
-      return StartResult::kNoCupti;
-  }
-}
-
 // After the source has been chosen, before the recorder thread runs.
 void Recorder::make_session() {
   event::SessionStart session = describe_session(process_, options_, t0_unix_ns_, t0_monotonic_ns_);
   session.driver_version = driver_version_;
   session.libcuda_path = libcuda_.path();
-  const capture::CuptiSource::Choice& choice = source_->choice();
+  const capture::CuptiSource::Choice& choice = cupti_->choice();
   if (choice.version != 0) session.cupti_version = choice.version;
   session.cupti_path = choice.path;
   session.cupti_reason = choice.reason;
   session.capture = source_result_ == StartResult::kStarted ? source_->name() : "none";
+  if (source_result_ == StartResult::kStarted) session.capture_reason = source_reason_;
   session.flight_path = file_result_.path;
   drain_->set_session(std::move(session));
 }
@@ -389,6 +379,14 @@ void Recorder::say(event::Severity severity, const char* code, std::string messa
   notices_.post(severity, code, std::move(message));
 }
 
+void Recorder::say_because(event::Severity severity, const char* code, const char* what,
+                           const std::string& why) noexcept {
+  try {
+    notices_.post(severity, code, what + why);
+  } catch (...) {  // no memory
+  }
+}
+
 void Recorder::say_notices() noexcept {
   for (event::Notice& notice : notices_.take()) {
     if (options_.verbose && notice.severity != event::Severity::kInfo) say_aloud(notice.message);
@@ -402,6 +400,7 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   const std::int64_t now = launches_->now_ns();
+  if (release && switch_to_hooks()) return StartResult::kStarted;
   source_->stop(release);
   gpu_->pause(now);
   watch_->on_paused();
@@ -412,6 +411,7 @@ StartResult Recorder::pause(bool release) noexcept {
 StartResult Recorder::resume() noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
+  if (stands_in_) return switch_to_cupti();
   source_result_ = start_source();
   if (source_result_ == StartResult::kStarted) {
     gpu_->resume(launches_->now_ns());
@@ -423,6 +423,7 @@ StartResult Recorder::resume() noexcept {
 StartResult Recorder::switch_timing(bool on) noexcept {
   MutexLock control(control_);
   if (finished_ || !recording()) return StartResult::kNotWanted;
+  if (on && source_ != cupti_.get()) return StartResult::kNoCupti;  // there are none without it
   if (!gpu_->switch_to(on, launches_->now_ns())) return StartResult::kInternal;
   say(event::Severity::kInfo, on ? "timing_on" : "timing_off",
       on ? "GPU times are recorded from here on" : "GPU times are not recorded from here on, launches are");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "capture/cupti_source.h"
+#include "capture/interpose_source.h"
 #include "capture/error_board.h"
 #include "capture/marker_board.h"
 #include "capture/launch_recorder.h"
@@ -39,7 +40,8 @@ class Recorder {
 
   // Starts the one recorder with the options given, the environment's on top; what is wrong with them is said in its
   // log. Called inside cuInit or from the API.
-  static StartResult start(const GivenOptions& given) noexcept;
+  // `inside_init`: by the driver, inside the program's cuInit.
+  static StartResult start(const GivenOptions& given, bool inside_init) noexcept;
 
   static const char* version() noexcept;
 
@@ -72,9 +74,9 @@ class Recorder {
   std::uint32_t exit_timeout_ms() const noexcept { return static_cast<std::uint32_t>(options_.exit_timeout_ms); }
 
  private:
-  Recorder(const config::Options& options, const config::Problems& problems);
+  Recorder(const config::Options& options, const config::Problems& problems, bool inside_init);
 
-  static StartResult start_new(const config::Options& options, const config::Problems& problems);
+  static StartResult start_new(const config::Options& options, const config::Problems& problems, bool inside_init);
   bool wait_opened(std::string& failure);
   enum class Stage { kOpening, kOpened, kFailed, kRunning, kEnded };
   void go_on_to(Stage stage) noexcept;
@@ -86,7 +88,11 @@ class Recorder {
   void make_session();
   void announce_to_run() noexcept;
   bool load_driver() noexcept;
+  StartResult choose_source();
+  StartResult start_cupti(std::string& problem) noexcept;
   StartResult start_source() noexcept;
+  bool switch_to_hooks() noexcept;
+  StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
   bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
   void fetch_gpu_times(bool last) noexcept;
@@ -96,6 +102,7 @@ class Recorder {
   StartResult dump(const char* reason) noexcept;
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
+  void say_because(event::Severity severity, const char* code, const char* what, const std::string& why) noexcept;
   void end_session() noexcept;
   void say_aloud(std::string_view message) noexcept;
   void say_what_the_log_lacks() noexcept;
@@ -103,6 +110,7 @@ class Recorder {
 
   const config::Options options_;
   const config::Problems problems_;
+  const bool inside_init_;
   ProcessFacts process_;
   log::FileId stderr_id_;  // as it was at the start
   std::int64_t t0_unix_ns_ = 0, t0_monotonic_ns_ = 0;
@@ -124,7 +132,11 @@ class Recorder {
   std::unique_ptr<capture::ScopeTable> scopes_;
   std::unique_ptr<capture::GraphTable> graphs_;
   std::unique_ptr<capture::LaunchRecorder> launches_;
-  std::unique_ptr<capture::CuptiSource> source_;
+  std::unique_ptr<capture::CuptiSource> cupti_;
+  std::unique_ptr<capture::InterposeSource> interpose_;
+  capture::LaunchSource* source_ = nullptr;  // one of the two
+  std::string source_reason_;
+  bool stands_in_ = false;  // the hooks for CUPTI, which was given up for another client
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<GpuTiming> gpu_;

@@ -194,6 +194,23 @@ def start_preloaded(label, command, count=True, extra=None, **keywords):
     return Run(label, command, environment, **keywords)
 
 
+def hooks():
+    """The hooks library stands beside the other."""
+    path = os.path.join(os.path.dirname(library()), "libgpuflight_hooks.so")
+    if not os.path.exists(path):
+        raise Skip("libgpuflight_hooks.so is not built")
+    return path
+
+
+def start_interposed(label, command, count=True, extra=None, **keywords):
+    """Both libraries preloaded, launches seen by the driver's entry points; the counter behind them."""
+    environment = {**clean_environment(), **recorder_options(label), "GPUFLIGHT_CAPTURE": "interpose", **(extra or {})}
+    environment["LD_PRELOAD"] = ":".join([library(), hooks()] + ([counter()] if count else []))
+    if count:
+        environment["LAUNCH_COUNTER_OUT"] = work(label + ".%p.count.json")
+    return Run(label, command, environment, **keywords)
+
+
 def start_injected(label, command, count=True, extra=None, **keywords):
     """CUDA_INJECTION64_PATH alone; the counter is preloaded as it knows nothing of injection."""
     environment = {**clean_environment(), **recorder_options(label), **(extra or {})}

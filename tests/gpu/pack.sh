@@ -23,6 +23,7 @@ take() {  # name, into: without debug information
   strip -g "$2/$1" 2>/dev/null || true
 }
 take libgpuflight.so "$folder/lib"
+take libgpuflight_hooks.so "$folder/lib"
 take libcuda.so.1 "$folder/sim"
 take libcupti.so.13 "$folder/sim"
 # A wrapper keeps the folder of carried libraries out of everybody else's way until the command starts.

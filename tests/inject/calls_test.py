@@ -5,7 +5,7 @@ import collections
 import json
 
 from kill_rounds import killed_while_it_counts, recover
-from sim_host import HOSTS, SANITIZE, Log, SimTest, main
+from sim_host import CAPTURE, HOSTS, SANITIZE, Log, SimTest, main
 
 HOST = HOSTS / "calls_host"
 RING_TYPES = ("kernel_event", "graph_launch_event", "scope_event", "sync_event", "api_event", "memcpy_event",
@@ -137,6 +137,8 @@ class Calls(SimTest):
         last = said[-7:-1]  # the captured part
         self.assertEqual([c["call"] for c in last], ["cuEventRecord", "cuStreamWaitEvent", "cuMemsetD8Async",
                                                      "cuEventRecord", "cuStreamWaitEvent", "cuMemFree"])
+        if CAPTURE == "interpose":
+            return
         # The GPU tells nothing of a fill that went into a graph.
         self.assertEqual([e["call"] for e in log["api_event"] if "Memset" in e["call"]], ["cuMemsetD8Async"])
 

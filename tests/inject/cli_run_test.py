@@ -121,18 +121,25 @@ class Environment(RunTest):
         found, _ = self.variables()
         library = found["CUDA_INJECTION64_PATH"]
         self.assertTrue(library.endswith(("libgpuflight.so", ".so.0.1.0")), library)
+        self.assertEqual(found["LD_PRELOAD"], f"{library}:{os.path.dirname(library)}/libgpuflight_hooks.so")
+        found, _ = self.variables("--capture", "cupti")
+        self.assertEqual(found["LD_PRELOAD"], library)
+        found, _ = self.variables(GPUFLIGHT_CAPTURE="cupti")
         self.assertEqual(found["LD_PRELOAD"], library)
 
     def test_preload_of_others_is_kept(self):
         found, _ = self.variables(LD_PRELOAD="libm.so.6")
-        self.assertEqual(found["LD_PRELOAD"].split(":")[1:], ["libm.so.6"])
+        self.assertEqual(found["LD_PRELOAD"].split(":")[2:], ["libm.so.6"])
         again, _ = self.variables(LD_PRELOAD=found["LD_PRELOAD"])
         self.assertEqual(again["LD_PRELOAD"], found["LD_PRELOAD"])
 
     def test_injection_of_others_is_kept_and_said(self):
-        found, errors = self.variables(CUDA_INJECTION64_PATH="/opt/other.so")
+        found, errors = self.variables("--capture", "cupti", CUDA_INJECTION64_PATH="/opt/other.so")
         self.assertEqual(found["CUDA_INJECTION64_PATH"], "/opt/other.so")
         self.assertIn("another tool's '/opt/other.so'", errors)
+        found, errors = self.variables(CUDA_INJECTION64_PATH="/opt/other.so")
+        self.assertEqual(found["CUDA_INJECTION64_PATH"], "/opt/other.so")
+        self.assertNotIn("another tool's", errors)  # the hooks start the recorder
 
     def test_flags_become_variables(self):
         found, _ = self.variables("--log", "x/%p.ndjson", "--no-details", "--log-max=64M", "--mode", "blackbox")
@@ -427,7 +434,8 @@ class Simulated(RunTest):
         self.assertIn("83.3%", done.stdout)
 
     def test_a_taken_slot_is_said(self):
-        done = self.run_tool("--", PLAYER, PLANS / "article_sm86.json", env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1"))
+        done = self.run_tool("--capture", "cupti", "--", PLAYER, PLANS / "article_sm86.json",
+                             env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1"))
         self.assertEqual(done.returncode, 0)
         self.assertIn("launches are not recorded", done.stderr)
         self.assertIn("0 launches", done.stderr)
@@ -435,6 +443,12 @@ class Simulated(RunTest):
         self.assertEqual(doctor.returncode, 1)
         prevents = [f for f in json.loads(doctor.stdout)["findings"] if f["health"] == "prevents"]
         self.assertTrue(any("one CUPTI client at a time" in f["remedy"] for f in prevents), prevents)
+
+    def test_a_taken_slot_costs_the_gpu_times_only(self):
+        done = self.run_tool("--", PLAYER, PLANS / "article_sm86.json", env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1"))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("2 launches", done.stderr)
+        self.assertIn("GPU times are not recorded", done.stderr)
 
     def test_hostile_names(self):
         self.play(plan="hostile_names.json")

@@ -331,12 +331,19 @@ class Selected(SimTest):
 
     def test_the_injection_of_another_tool_is_respected_and_said(self):
         env = environment(preload=False, GPUFLIGHT_SIM_DEVICE="sm_80", CUDA_INJECTION64_PATH="/opt/other/libtool.so")
-        run = subprocess.run([str(TOOL), "run", "--", str(HOST), "launch", "3"], env=env, cwd=self.dir, text=True,
-                             capture_output=True, timeout=60, check=False)
+        run = subprocess.run([str(TOOL), "run", "--capture", "cupti", "--", str(HOST), "launch", "3"], env=env,
+                             cwd=self.dir, text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("another tool's '/opt/other/libtool.so' and stays so", run.stderr)
         self.assertIn("nothing was recorded, see above", run.stderr)
         self.assertEqual(list(self.dir.glob("**/*.ndjson")), [])
+
+    def test_with_hooks_the_injection_of_another_tool_is_no_obstacle(self):
+        env = environment(preload=False, GPUFLIGHT_SIM_DEVICE="sm_80", CUDA_INJECTION64_PATH="/opt/other/libtool.so")
+        run = subprocess.run([str(TOOL), "run", "--log", self.dir / "log.ndjson", "--", str(HOST), "launch", "3"],
+                             env=env, cwd=self.dir, text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(self.log().kernels), 3)
 
 
 if __name__ == "__main__":

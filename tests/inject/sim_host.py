@@ -21,6 +21,10 @@ SIM = BUILD / "sim"
 PLAYER = SIM / "gpuflight-play"
 HOSTS = BUILD / "sim_hosts"
 LIBRARY = BUILD / "lib" / "libgpuflight.so"
+HOOKS = BUILD / "lib" / "libgpuflight_hooks.so"
+# Which source of launches a suite is run under. With "interpose" the hooks are preloaded too.
+CAPTURE = os.environ.get("GPUFLIGHT_TEST_CAPTURE", "auto")
+needs_cupti = unittest.skipIf(CAPTURE == "interpose", "about CUPTI")
 PLANS = SOURCE / "tests" / "plans"
 # A Python that was not built with it often crashes under libtsan, whatever it runs.
 needs_python_host = unittest.skipIf("thread" in SANITIZE, "no Python under ThreadSanitizer")
@@ -44,10 +48,11 @@ VALIDATOR = _validator()
 def preload_list():
     """The library, after the runtime of the sanitizer, which must come first in every process."""
     runtime = {"address": "libasan.so", "thread": "libtsan.so"}.get(SANITIZE.split(",")[0])
+    ours = f"{LIBRARY}:{HOOKS}" if CAPTURE == "interpose" else str(LIBRARY)
     if not runtime:
-        return str(LIBRARY)
+        return ours
     found = subprocess.run(["g++", f"-print-file-name={runtime}"], capture_output=True, text=True, check=True)
-    return f"{os.path.realpath(found.stdout.strip())}:{LIBRARY}"
+    return f"{os.path.realpath(found.stdout.strip())}:{ours}"
 
 
 def environment(preload=True, sim=True, **variables):
@@ -67,6 +72,8 @@ def environment(preload=True, sim=True, **variables):
                                f"suppressions={SOURCE / 'tests' / 'inject' / 'tsan.supp'}")
     # Not the default, and more happens with it; a part of the tests runs a second time without.
     env["GPUFLIGHT_TIMING"] = os.environ.get("GPUFLIGHT_TEST_TIMING", "all")
+    if preload and CAPTURE != "auto":
+        env["GPUFLIGHT_CAPTURE"] = CAPTURE
     for key, value in variables.items():
         env.pop(key, None)
         if value is not None:

@@ -147,6 +147,7 @@ inline SessionStart session_start() {
   s.cupti_path = "/usr/local/cuda/lib64/libcupti.so.13";
   s.cupti_reason = "toolkit";
   s.capture = "cupti";
+  s.capture_reason = "GPU times are wanted";
   s.flight_path = "/opt/app/app.1234.flight";
   s.mode = "stream";
   return s;

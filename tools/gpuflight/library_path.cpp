@@ -17,6 +17,7 @@ namespace gpuflight::cli {
 namespace {
 
 constexpr const char* kLibraryFile = "libgpuflight.so";
+constexpr const char* kHooksFile = "libgpuflight_hooks.so";
 
 bool usable(const fs::path& path) {
   std::error_code error;
@@ -65,6 +66,11 @@ std::string require_library() {
   throw Failure(fmt::format("{} not found; sought {}. Set GPUFLIGHT_LIB to its path", kLibraryFile,
                             fmt::join(found.searched, ", ")),
                 kExitCannotStart);
+}
+
+std::string hooks_beside(const std::string& library) {
+  const fs::path path = fs::path(library).parent_path() / kHooksFile;
+  return usable(path) ? path.string() : std::string();
 }
 
 std::string library_version(const std::string& path) {

@@ -18,6 +18,9 @@ LibraryPath find_library();
 // As find_library, but not finding one is a Failure that lists where it was sought.
 std::string require_library();
 
+// The hooks library beside `library`; empty: there is none.
+std::string hooks_beside(const std::string& library);
+
 std::string own_executable();
 
 // Version the library itself reports; empty when it cannot be loaded. Loading it starts nothing: its constructor only

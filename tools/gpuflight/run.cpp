@@ -71,6 +71,20 @@ void apply_options(const CLI::App& app, const std::vector<std::string>& values, 
   }
 }
 
+// The hooks library, unless launches are to be seen through CUPTI alone.
+std::string hooks_wanted(const CLI::App& app, const std::vector<std::string>& values, const std::string& library) {
+  const auto table = config::option_table();
+  config::Options options;
+  const char* const variable = std::getenv("GPUFLIGHT_CAPTURE");
+  if (variable != nullptr) config::set_option(options, "GPUFLIGHT_CAPTURE", variable);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (std::string_view(table[i].key) == "capture" && app.get_option(table[i].flag)->count() > 0) {
+      config::set_option(options, table[i].flag, values[i]);
+    }
+  }
+  return options.capture == config::Capture::kCupti ? std::string() : hooks_beside(library);
+}
+
 // As execvp searches; 127 and 126 as the shell says it.
 std::string find_program(const std::string& name) {
   const auto refuse = [&](int error) -> Failure {
@@ -137,7 +151,7 @@ int run_verb(const Arguments& arguments) {
     path = find_program(program.front());
     image = inspect_program(path);
   }
-  RunEnvironment environment = plan_environment(library, image);
+  RunEnvironment environment = plan_environment(library, image, hooks_wanted(app, values, library));
   apply_options(app, values, environment);
   if (print_only) {
     print_environment(environment);

@@ -76,16 +76,22 @@ bool names_library(const std::string& path, const std::string& library) {
 
 }  // namespace
 
-RunEnvironment plan_environment(const std::string& library, const ProgramImage& program) {
+RunEnvironment plan_environment(const std::string& library, const ProgramImage& program, const std::string& hooks) {
   RunEnvironment plan;
   const std::string obstacle = preload_obstacle(library, program);
   if (!obstacle.empty()) plan.remarks.push_back(fmt::format("{} {}", program.path, obstacle));
   plan.preloads = obstacle.empty();
-  if (!preload_does_harm(program, library)) plan.set[kPreload] = prepended(library, variable(kPreload));
+  const bool with_hooks = !hooks.empty() && plan.preloads;
+  if (!preload_does_harm(program, library)) {
+    const std::string others = variable(kPreload);
+    plan.set[kPreload] = prepended(library, with_hooks ? prepended(hooks, others) : others);
+  }
 
   const std::string injection = variable(kInjection);
   if (injection.empty()) {
     plan.set[kInjection] = library;
+  } else if (!names_library(injection, library) && with_hooks) {
+    // The hook of cuInit starts the recorder.
   } else if (!names_library(injection, library)) {
     plan.remarks.push_back(
         fmt::format("{} is set to another tool's '{}' and stays so: nothing will be recorded "

@@ -19,7 +19,9 @@ struct RunEnvironment {
   std::vector<std::string> merged() const;
 };
 
-// `library` is the absolute path of libgpuflight.so, `program` what is about to be started.
-RunEnvironment plan_environment(const std::string& library, const ProgramImage& program);
+// `library` is the absolute path of libgpuflight.so, `hooks` that of the hooks library (empty: launches are to be seen
+// through CUPTI alone), `program` what is about to be started.
+RunEnvironment plan_environment(const std::string& library, const ProgramImage& program,
+                                const std::string& hooks = {});
 
 }  // namespace gpuflight::cli

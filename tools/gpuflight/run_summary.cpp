@@ -153,11 +153,12 @@ Counts count(const Scanned& scanned) {
   return counts;
 }
 
-// What kept a recorder from its work, of the first process that has something to say.
+// What kept a recorder from its work, or from half of it, of the first process that has something to say.
 std::string first_error(const Scanned& scanned) {
   for (const analysis::LogFacts& log : scanned.summary.logs()) {
     for (const event::Notice& notice : log.notices) {
-      if (notice.severity == event::Severity::kError) {
+      const bool half = notice.code == "no_gpu_times" && log.launches > 0;
+      if (notice.severity == event::Severity::kError || half) {
         return fmt::format("gpuflight: {}\n", report::printable(notice.message));
       }
     }

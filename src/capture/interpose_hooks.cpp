@@ -1,0 +1,318 @@
+#include "capture/interpose_hooks.h"
+
+#include <array>
+#include <type_traits>
+
+#include "capture/interpose_source.h"
+#include "capture/launch_hit.h"
+
+// Some of what is hooked is deprecated, and used all the same.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace gpuflight::capture {
+namespace {
+
+using hooks::HookRow;
+
+// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
+constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721;
+constexpr CUpti_CallbackId kMemPrefetchAsyncV2 = 716, kMemPrefetchAsyncV2PerThread = 717, kCtxSynchronizeV2 = 800;
+
+// A call of which only the status is looked at.
+struct NoParams {};
+struct Location {
+  int type, id;
+};
+struct MemPrefetchAsyncV2Params {
+  CUdeviceptr devPtr;
+  std::size_t count;
+  Location location;
+  unsigned flags;
+  CUstream hStream;
+};
+
+// What goes before the driver's function: the driver's own where it is known, else what finds it.
+template <class Function>
+Function* real_of(const HookRow* row) noexcept {
+  return reinterpret_cast<Function*>(__atomic_load_n(&row->real, __ATOMIC_ACQUIRE));
+}
+
+// Not noexcept, none of these: a thread that is cancelled inside the driver unwinds through them.
+template <CUpti_CallbackId Id, class Params, class Function>
+struct Hook;
+
+// Any call: its arguments as CUPTI would lay them out, told of at entry and return.
+template <CUpti_CallbackId Id, class Params, class... Args>
+struct Hook<Id, Params, CUresult(Args...)> {
+  static constinit inline HookRow* row = nullptr;
+
+  static CUresult CUDAAPI call(Args... args) {
+    InterposeSource& source = *InterposeSource::current();
+    CUpti_CallbackData data;
+    Params params = [&] {
+      if constexpr (std::is_same_v<Params, NoParams>) {
+        return NoParams{};
+      } else {
+        return Params{args...};
+      }
+    }();
+    const bool seen = source.begin(Id, row->name, &params, data);
+    const CUresult result = real_of<CUresult(Args...)>(row)(args...);
+    if (seen) source.end(Id, result, data);
+    return result;
+  }
+};
+
+// The rest of a launch that was no hit.
+template <class Real>
+CUresult launch_at_length(InterposeSource& source, CUpti_CallbackId id, const char* name, const void* params,
+                          CUstream stream, Real&& real) {
+  CUpti_CallbackData data;
+  const bool seen = source.begin(id, name, params, data);
+  if (seen) source.remember_context(stream, data.contextUid);
+  const CUresult result = real();
+  if (seen) source.end(id, result, data);
+  return result;
+}
+
+// A launch that may be a hit: `hit` (thread, context) tries to record it as one.
+template <class Hit, class Real>
+[[gnu::always_inline]] inline CUresult launch(CUpti_CallbackId id, const HookRow* row, const void* params,
+                                              CUstream stream, Hit&& hit, Real&& real) {
+  InterposeSource& source = *InterposeSource::current();
+  const HotPage& page = source.page();
+  ThreadState* const thread = this_thread_state();
+  if (page.recording.load(std::memory_order_relaxed) == 0 || thread == nullptr ||
+      thread->owner != &source.recorder() || thread->inside ||
+      !hit(page, *thread, source.known_context(*thread, stream))) [[unlikely]] {
+    return launch_at_length(source, id, row->name, params, stream, real);
+  }
+  const CUresult result = real();
+  if (!return_hit(page, *thread, static_cast<std::int32_t>(result),
+                  [&](ThreadState& t, ThreadState::StreamEntry& s) { source.recorder().mark_behind(t, s); }))
+      [[unlikely]] {
+    source.end_hit(id, row->name, result);
+  }
+  return result;
+}
+
+template <bool PerThread>
+struct LaunchKernelHook {
+  static constexpr CUpti_CallbackId kId =
+      PerThread ? CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
+  static constinit inline HookRow* row = nullptr;
+
+  static CUresult CUDAAPI call(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                               unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+                               void** arguments, void** extra) {
+    const cuLaunchKernel_params p{f,       grid_x,       grid_y, grid_z,    block_x, block_y,
+                                  block_z, shared_bytes, stream, arguments, extra};
+    return launch(
+        kId, row, &p, stream,
+        [&](const HotPage& page, ThreadState& thread, std::uint32_t context) {
+          return context != 0 && enter_hit(page, thread, p, f, context, PerThread ? 2 : 1, 0);
+        },
+        [&] {
+          return real_of<decltype(::cuLaunchKernel)>(row)(f, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                                          shared_bytes, stream, arguments, extra);
+        });
+  }
+};
+
+template <bool PerThread>
+struct LaunchKernelExHook {
+  static constexpr CUpti_CallbackId kId =
+      PerThread ? CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx;
+  static constinit inline HookRow* row = nullptr;
+
+  static CUresult CUDAAPI call(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+    const cuLaunchKernelEx_params p{config, f, arguments, extra};
+    return launch(
+        kId, row, &p, config != nullptr ? config->hStream : nullptr,
+        [&](const HotPage& page, ThreadState& thread, std::uint32_t context) {
+          return context != 0 && config != nullptr && config->numAttrs == 0 &&
+                 enter_hit(page, thread, *config, f, context, PerThread ? 2 : 1, 0);
+        },
+        [&] { return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra); });
+  }
+};
+
+template <class Destroyed, void (InterposeSource::*Tell)(Destroyed) noexcept, int Version>
+struct DestroyHook {
+  static constinit inline HookRow* row = nullptr;
+
+  static CUresult CUDAAPI call(Destroyed what) {
+    (InterposeSource::current()->*Tell)(what);
+    return real_of<CUresult(Destroyed)>(row)(what);
+  }
+};
+
+template <int Version>
+struct PrimaryContextHook {
+  static constinit inline HookRow* row = nullptr;
+
+  static CUresult CUDAAPI call(CUdevice device) {
+    const CUresult result = real_of<CUresult(CUdevice)>(row)(device);
+    if (result == CUDA_SUCCESS) InterposeSource::current()->on_primary_context_gone(device);
+    return result;
+  }
+};
+
+// kState stays on while launches are not recorded: what it says must be known when they are again.
+enum class Group : std::uint8_t { kLaunch, kWatched, kEdge, kState };
+
+struct Entry {
+  const char* name;
+  void* function;
+  HookRow** row;
+  Group group;
+};
+
+template <class AHook>
+Entry entry(const char* name, Group group) noexcept {
+  return {name, reinterpret_cast<void*>(&AHook::call), &AHook::row, group};
+}
+
+// Pasted at once, as in watched_calls.cpp: cuda.h has macros of the same names.
+#define TYPED(name, params, type, group) \
+  entry<Hook<CUPTI_DRIVER_TRACE_CBID_##name, params, type>>(#name, Group::group)
+#define CALL(name, group) \
+  entry<Hook<CUPTI_DRIVER_TRACE_CBID_##name, name##_params, decltype(::name)>>(#name, Group::group)
+#define CALL_DS(name, group)                                                                              \
+  CALL(name, group), entry<Hook<CUPTI_DRIVER_TRACE_CBID_##name##_ptds, name##_params, decltype(::name)>>( \
+                         #name "_ptds", Group::group)
+#define CALL_SZ(name, group)                                                                              \
+  CALL(name, group), entry<Hook<CUPTI_DRIVER_TRACE_CBID_##name##_ptsz, name##_params, decltype(::name)>>( \
+                         #name "_ptsz", Group::group)
+
+using CaptureToGraph = CUresult(CUstream, CUgraph, const CUgraphNode*, const void*, std::size_t, CUstreamCaptureMode);
+using Prefetch = CUresult(CUdeviceptr, std::size_t, CUdevice, CUstream);
+using PrefetchV2 = CUresult(CUdeviceptr, std::size_t, Location, unsigned, CUstream);
+
+// &, not value, of what a table would need relocations for: made once, when the hooks are first turned.
+const auto& entries() noexcept {
+  static const std::array all = {
+    entry<LaunchKernelHook<false>>("cuLaunchKernel", Group::kLaunch),
+    entry<LaunchKernelHook<true>>("cuLaunchKernel_ptsz", Group::kLaunch),
+    entry<LaunchKernelExHook<false>>("cuLaunchKernelEx", Group::kLaunch),
+    entry<LaunchKernelExHook<true>>("cuLaunchKernelEx_ptsz", Group::kLaunch),
+    CALL_SZ(cuLaunchCooperativeKernel, kLaunch),
+    CALL(cuLaunchCooperativeKernelMultiDevice, kLaunch),
+    CALL(cuLaunch, kLaunch),
+    CALL(cuLaunchGrid, kLaunch),
+    CALL(cuLaunchGridAsync, kLaunch),
+    CALL_SZ(cuGraphLaunch, kLaunch),
+
+    TYPED(cuStreamBeginCapture, NoParams, CUresult(CUstream), kState),
+    TYPED(cuStreamBeginCapture_ptsz, NoParams, CUresult(CUstream), kState),
+    TYPED(cuStreamBeginCapture_v2, NoParams, CUresult(CUstream, CUstreamCaptureMode), kState),
+    TYPED(cuStreamBeginCapture_v2_ptsz, NoParams, CUresult(CUstream, CUstreamCaptureMode), kState),
+    entry<Hook<kBeginCaptureToGraph, NoParams, CaptureToGraph>>("cuStreamBeginCaptureToGraph", Group::kState),
+    entry<Hook<kBeginCaptureToGraphPerThread, NoParams, CaptureToGraph>>("cuStreamBeginCaptureToGraph_ptsz",
+                                                                         Group::kState),
+    CALL_SZ(cuStreamEndCapture, kState),
+    CALL(cuModuleUnload, kState),
+    CALL(cuLibraryUnload, kState),
+    CALL(cuFuncSetAttribute, kState),
+    CALL(cuKernelSetAttribute, kState),
+    CALL(cuFuncSetBlockShape, kState),
+    CALL(cuFuncSetSharedSize, kState),
+    CALL(cuStreamCreate, kState),
+    CALL(cuStreamCreateWithPriority, kState),
+    entry<DestroyHook<CUstream, &InterposeSource::on_stream_destroy, 1>>("cuStreamDestroy", Group::kState),
+    entry<DestroyHook<CUstream, &InterposeSource::on_stream_destroy, 2>>("cuStreamDestroy_v2", Group::kState),
+    entry<DestroyHook<CUgraphExec, &InterposeSource::on_graph_exec_destroy, 1>>("cuGraphExecDestroy", Group::kState),
+    entry<DestroyHook<CUcontext, &InterposeSource::on_context_destroy, 1>>("cuCtxDestroy", Group::kState),
+    entry<DestroyHook<CUcontext, &InterposeSource::on_context_destroy, 2>>("cuCtxDestroy_v2", Group::kState),
+    entry<PrimaryContextHook<1>>("cuDevicePrimaryCtxRelease", Group::kState),
+    entry<PrimaryContextHook<2>>("cuDevicePrimaryCtxRelease_v2", Group::kState),
+    entry<PrimaryContextHook<3>>("cuDevicePrimaryCtxReset", Group::kState),
+    entry<PrimaryContextHook<4>>("cuDevicePrimaryCtxReset_v2", Group::kState),
+
+    TYPED(cuCtxSynchronize, NoParams, CUresult(), kWatched),
+    entry<Hook<kCtxSynchronizeV2, NoParams, CUresult(CUcontext)>>("cuCtxSynchronize_v2", Group::kWatched),
+    CALL_SZ(cuStreamSynchronize, kWatched),
+    TYPED(cuMemPrefetchAsync, cuMemPrefetchAsync_params, Prefetch, kWatched),
+    TYPED(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync_params, Prefetch, kWatched),
+    entry<Hook<kMemPrefetchAsyncV2, MemPrefetchAsyncV2Params, PrefetchV2>>("cuMemPrefetchAsync_v2", Group::kWatched),
+    entry<Hook<kMemPrefetchAsyncV2PerThread, MemPrefetchAsyncV2Params, PrefetchV2>>("cuMemPrefetchAsync_v2_ptsz",
+                                                                                    Group::kWatched),
+    CALL(cuEventSynchronize, kWatched),
+    CALL_DS(cuMemcpy, kWatched),
+    CALL_DS(cuMemcpyHtoD_v2, kWatched),
+    CALL_DS(cuMemcpyDtoH_v2, kWatched),
+    CALL_DS(cuMemcpyDtoD_v2, kWatched),
+    CALL_DS(cuMemcpyPeer, kWatched),
+    CALL_DS(cuMemcpy2D_v2, kWatched),
+    CALL_DS(cuMemcpy2DUnaligned_v2, kWatched),
+    CALL_DS(cuMemcpy3D_v2, kWatched),
+    CALL_DS(cuMemcpy3DPeer, kWatched),
+    CALL_DS(cuMemcpyAtoD_v2, kWatched),
+    CALL_DS(cuMemcpyDtoA_v2, kWatched),
+    CALL_DS(cuMemcpyAtoH_v2, kWatched),
+    CALL_DS(cuMemcpyHtoA_v2, kWatched),
+    CALL_DS(cuMemcpyAtoA_v2, kWatched),
+    CALL_SZ(cuMemcpyAsync, kWatched),
+    CALL_SZ(cuMemcpyHtoDAsync_v2, kWatched),
+    CALL_SZ(cuMemcpyDtoHAsync_v2, kWatched),
+    CALL_SZ(cuMemcpyDtoDAsync_v2, kWatched),
+    CALL_SZ(cuMemcpyPeerAsync, kWatched),
+    CALL_SZ(cuMemcpy2DAsync_v2, kWatched),
+    CALL_SZ(cuMemcpy3DAsync_v2, kWatched),
+    CALL_SZ(cuMemcpy3DPeerAsync, kWatched),
+    CALL_SZ(cuMemcpyHtoAAsync_v2, kWatched),
+    CALL_SZ(cuMemcpyAtoHAsync_v2, kWatched),
+    CALL_DS(cuMemsetD8_v2, kWatched),
+    CALL_DS(cuMemsetD16_v2, kWatched),
+    CALL_DS(cuMemsetD32_v2, kWatched),
+    CALL_DS(cuMemsetD2D8_v2, kWatched),
+    CALL_DS(cuMemsetD2D16_v2, kWatched),
+    CALL_DS(cuMemsetD2D32_v2, kWatched),
+    CALL_SZ(cuMemsetD8Async, kWatched),
+    CALL_SZ(cuMemsetD16Async, kWatched),
+    CALL_SZ(cuMemsetD32Async, kWatched),
+    CALL_SZ(cuMemsetD2D8Async, kWatched),
+    CALL_SZ(cuMemsetD2D16Async, kWatched),
+    CALL_SZ(cuMemsetD2D32Async, kWatched),
+    CALL(cuMemAlloc_v2, kWatched),
+    CALL(cuMemAllocPitch_v2, kWatched),
+    CALL(cuMemAllocManaged, kWatched),
+    CALL(cuMemFree_v2, kWatched),
+    CALL_SZ(cuMemAllocAsync, kWatched),
+    CALL_SZ(cuMemAllocFromPoolAsync, kWatched),
+    CALL_SZ(cuMemFreeAsync, kWatched),
+    CALL(cuMemAllocHost_v2, kWatched),
+    CALL(cuMemHostAlloc, kWatched),
+    CALL(cuMemFreeHost, kWatched),
+    CALL(cuMemHostRegister, kWatched),
+    CALL(cuMemHostRegister_v2, kWatched),
+    CALL(cuMemHostUnregister, kWatched),
+    CALL(cuMemCreate, kWatched),
+    CALL(cuMemRelease, kWatched),
+    CALL(cuMemMap, kWatched),
+    CALL(cuMemUnmap, kWatched),
+    CALL_SZ(cuEventRecord, kEdge),
+    CALL_SZ(cuEventRecordWithFlags, kEdge),
+    CALL_SZ(cuStreamWaitEvent, kEdge),
+  };
+  return all;
+}
+#undef CALL_SZ
+#undef CALL_DS
+#undef CALL
+#undef TYPED
+
+}  // namespace
+
+void turn_hooks(const hooks::HookTable& table, Hooks which, bool edges) noexcept {
+  for (const Entry& entry : entries()) {
+    if (*entry.row == nullptr) *entry.row = find_hook(table, entry.name);
+    HookRow* const row = *entry.row;
+    if (row == nullptr || (entry.group == Group::kEdge && !edges)) continue;
+    const bool on = which == Hooks::kAll || (which == Hooks::kState && entry.group == Group::kState);
+    void* const target = on ? entry.function : __atomic_load_n(&row->real, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&row->target, target, __ATOMIC_RELEASE);
+  }
+}
+
+}  // namespace gpuflight::capture

@@ -1,0 +1,80 @@
+// What a hooked launch costs over the driver's own function: the jump of an idle hook, and the whole way of a recorded
+// launch at a cache hit, with a driver that does nothing. On a stream of the program's, and on the default stream,
+// where the driver is asked for the current context.
+//
+// The hooks library is not needed: this program is its table.
+#include <benchmark/benchmark.h>
+
+#include <array>
+
+#include "capture/interpose_source.h"
+#include "recorder_rig.h"
+
+namespace {
+
+using namespace gpuflight;
+using bench::Rig;
+
+CUresult CUDAAPI launch_nothing(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                CUstream, void**, void**) {
+  benchmark::ClobberMemory();
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI one_context(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(0x1000);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI one_device(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+hooks::HookRow g_row{reinterpret_cast<void*>(&launch_nothing), reinterpret_cast<void*>(&launch_nothing), nullptr,
+                     nullptr, "cuLaunchKernel", 0};
+hooks::HookTable g_table{hooks::HookTable::kVersion, sizeof(hooks::HookRow), 1, &g_row, 0, 1, 0};
+
+capture::InterposeSource& source() {
+  static capture::InterposeSource* const one = [] {
+    Rig& rig = bench::rig();
+    rig.driver.ctx_get_current = &one_context;
+    rig.driver.ctx_get_device = &one_device;
+    static capture::ErrorBoard errors;
+    return new capture::InterposeSource(
+        {*rig.launches, *rig.resolver, *rig.streams, rig.graphs, *rig.devices, nullptr, errors, false}, rig.driver,
+        *rig.page, false);
+  }();
+  return *one;
+}
+
+void launch_all(benchmark::State& state, CUstream stream) {
+  Rig& rig = bench::rig();
+  std::uint64_t launches = 0;
+  for (auto _ : state) {
+    const auto launch = reinterpret_cast<decltype(&launch_nothing)>(__atomic_load_n(&g_row.target, __ATOMIC_RELAXED));
+    benchmark::DoNotOptimize(
+        launch(reinterpret_cast<CUfunction>(0x2000), 4, 1, 1, 256, 1, 1, 0, stream, nullptr, nullptr));
+    if (++launches % (flight::kRecordsPerChunk * 64) != 0) continue;
+    if (capture::ThreadState* const thread = capture::this_thread_state()) rig.give_back(*thread->ring);
+  }
+  state.counters["misses"] = static_cast<double>(rig.launches->cost().misses.load());
+}
+
+void BM_Idle(benchmark::State& state) {
+  source().stop(true);
+  launch_all(state, nullptr);
+}
+BENCHMARK(BM_Idle);
+
+void BM_Recorded(benchmark::State& state) {
+  std::string problem;
+  if (source().start(problem) != capture::SourceStatus::kOk) return state.SkipWithError(problem.c_str());
+  launch_all(state, state.range(0) != 0 ? reinterpret_cast<CUstream>(0x3000) : nullptr);
+  source().stop(true);
+}
+BENCHMARK(BM_Recorded)->ArgName("own_stream")->Arg(1)->Arg(0);
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) hooks::HookTable* gpuflight_hooks() noexcept { return &g_table; }
+
+BENCHMARK_MAIN();
