@@ -1,8 +1,8 @@
 #include "report/html_report.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
 
+#include "report/kernel_name.h"
 #include "report/page_assets.h"
 
 namespace gpuflight::report {
@@ -30,6 +30,18 @@ void append_data(std::string& out, const char* id, const std::string& json) {
   out += "\">";
   out += script_safe(json);
   out += "</script>\n";
+}
+
+// Of the rows of the report, in its order.
+std::string short_names(const analysis::LogSummary& summary, const ReportOptions& options) {
+  constexpr std::size_t kColumns = 60;
+  KernelNames names(kColumns);
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const analysis::LaunchGroup* group : ranked(summary, options.sort)) {
+    if (out.size() == options.top) break;
+    out.push_back(names.of(group->label));
+  }
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void append_all(std::string& out, std::initializer_list<std::string_view> parts) {
@@ -68,6 +80,7 @@ std::string render_html(const PageParts& parts) {
   append_all(out, {"<details class=\"licence\"><summary>gpuflight ", html_text(parts.version),
                    "; licence of the charts</summary><pre>", html_text(kUplotLicence), "</pre></details>\n"});
   append_data(out, "data-report", compact(render_json(parts.summary, report)));
+  append_data(out, "data-names", short_names(parts.summary, report));
   append_data(out, "data-findings", compact(findings_json(parts.analysis, findings)));
   append_data(out, "data-occupancy", parts.occupancy_json.empty() ? "null" : parts.occupancy_json);
   append_data(out, "data-timeline", timeline_json(parts.works, parts.analysis));

@@ -1,6 +1,7 @@
 // The table of kernels, copies and overlap, losses: report --json laid out.
+const shortName = group => shortNames[report.groups.indexOf(group)];
 const kKernelColumns = [
-  {id: "name", title: "Kernel", words: true, cls: "name", key: g => g.name || g.label, text: g => g.name || g.label,
+  {id: "name", title: "Kernel", words: true, cls: "name", key: g => g.name || g.label, text: shortName,
    finish: (cell, g) => { cell.title = g.name || g.label; linkToOccupancy(cell, g); }},
   {id: "share", title: "Share", what: "of " + report.share_of.replace(/_/g, " "),
    key: g => known(g.time_share) ? g.time_share : g.launch_share,
@@ -17,24 +18,24 @@ const kKernelColumns = [
   {id: "median", title: "Median", key: g => g.gpu && g.gpu.median_ns, text: g => duration(g.gpu && g.gpu.median_ns)},
   {id: "p95", title: "p95", key: g => g.gpu && g.gpu.p95_ns, text: g => duration(g.gpu && g.gpu.p95_ns)},
   {id: "max", title: "Longest", key: g => g.gpu && g.gpu.max_ns, text: g => duration(g.gpu && g.gpu.max_ns)},
+  {id: "occupancy", title: "Occupancy", key: g => g.occupancy, text: g => percent(g.occupancy)},
+  {id: "limiter", title: "Limited by", words: true, key: g => g.limiting_resource || "", text: g => g.limiting_resource || "-"},
+  {id: "regs", title: "Regs", key: g => g.num_regs && g.num_regs.max, text: g => range(g.num_regs)},
+  {id: "shared", title: "Shared", what: "bytes of shared memory per block, static + dynamic",
+   key: g => g.static_shared_bytes && g.dyn_shared_bytes && g.static_shared_bytes.max + g.dyn_shared_bytes.max,
+   text: g => known(g.static_shared_bytes) ? range(g.static_shared_bytes) + "+" + range(g.dyn_shared_bytes) : "-"},
+  {id: "block", title: "Block", key: g => g.block_threads && g.block_threads.max, text: g => range(g.block_threads)},
   {id: "queue", title: "Queue", what: "mean time from the launch call to the start on the GPU",
    key: g => g.queue && g.queue.mean_ns, text: g => duration(g.queue && g.queue.mean_ns)},
   {id: "call", title: "Call", what: "mean host time of the launch call", key: g => g.call && g.call.mean_ns,
    text: g => duration(g.call && g.call.mean_ns)},
-  {id: "regs", title: "Regs", key: g => g.num_regs && g.num_regs.max, text: g => range(g.num_regs)},
-  {id: "shared", title: "Shared st+dyn", what: "bytes of shared memory per block, static and dynamic",
-   key: g => g.static_shared_bytes && g.dyn_shared_bytes && g.static_shared_bytes.max + g.dyn_shared_bytes.max,
-   text: g => known(g.static_shared_bytes) ? range(g.static_shared_bytes) + "+" + range(g.dyn_shared_bytes) : "-"},
-  {id: "block", title: "Block", key: g => g.block_threads && g.block_threads.max, text: g => range(g.block_threads)},
-  {id: "occupancy", title: "Occupancy", key: g => g.occupancy, text: g => percent(g.occupancy)},
-  {id: "limiter", title: "Limited by", words: true, key: g => g.limiting_resource || "", text: g => g.limiting_resource || "-"},
 ];
 
 function linkToOccupancy(cell, group) {
   const at = explained ? explained.kernels.findIndex(k => k.label === group.label) : -1;
   if (at < 0) return;
   cell.replaceChildren(el("button", {type: "button", onclick: () => { showKernel(at); $("occupancy").scrollIntoView(); }},
-                          group.name || group.label));
+                          shortName(group)));
 }
 
 function showKernels() {

@@ -9,7 +9,7 @@ function limitBars(now) {
   return limits.sort((a, b) => a[1] - b[1]).map(([name, blocks]) => {
     const binds = now.limiting_resources.includes(name), bar = el("i");
     bar.style.width = 100 * Math.min(blocks, most) / most + "%";
-    bar.style.background = binds ? "var(--copy-out)" : "var(--k6)";
+    bar.style.background = binds ? "var(--copy-out)" : "var(--bar)";
     return el("div", {class: "limit" + (binds ? " binds" : ""), "data-limit": name, "data-value": blocks},
               el("span", null, kLimits[name] || name), el("div", {class: "bar"}, bar), el("span", {class: "num"}, plural(blocks, "block")));
   });
@@ -57,7 +57,7 @@ function drawCurve(host, curve) {
 function kernelPanel(kernel) {
   const {words, now} = kernel, out = [el("h3", {class: "kernel-title"}, kernel.name)];
   out.push(el("p", {class: "dim"}, words.numbers), el("p", {class: "dim"}, words.launch));
-  out.push(el("p", null, el("b", null, words.occupancy || "Theoretical occupancy is not known."), words.best ? " " + words.best + "." : ""));
+  out.push(el("p", null, el("b", null, words.occupancy ? words.occupancy + "." : "Theoretical occupancy is not known."), words.best ? " " + words.best + "." : ""));
   if (known(now.max_active_blocks)) out.push(...limitBars(now));
   const list = items => el("ul", {class: "advice"}, items.map(lines =>
     el("li", null, lines.map((line, i) => i === 0 ? line : el("div", {class: "from"}, line)))));

@@ -3,6 +3,7 @@
 "use strict";
 const data = name => JSON.parse(document.getElementById("data-" + name).textContent);
 const report = data("report"), analysis = data("findings"), explained = data("occupancy");
+const shortNames = data("names");  // of the rows of report.groups
 const $ = id => document.getElementById(id);
 
 function el(tag, attributes, ...children) {
@@ -47,7 +48,7 @@ function range(value, text = count) {
   if (!known(value)) return "-";
   return value.min === value.max ? text(value.min) : text(value.min) + ".." + text(value.max);
 }
-const plural = (n, word) => count(n) + " " + word + (n === 1 ? "" : "s");
+const plural = (n, word, words = word + "s") => count(n) + " " + (n === 1 ? word : words);
 const sum = (list, get) => list.reduce((total, one) => total + (get(one) || 0), 0);
 
 // A column: title, text of a row, what it sorts by (numbers: right), and what else its cell has.
@@ -123,26 +124,26 @@ function showSummary() {
   const span = sum(devices, d => d.span_ns), busy = sum(devices, d => d.busy_ns), timed = devices.length > 0;
   const longest = Math.max(...logs.map(l => l.duration_ns));
   tiles.push(tile("duration", logs.length > 1 ? "Longest recording" : "Recorded", duration(longest), longest,
-                  plural(logs.length, "process") .replace("processs", "processes")));
+                  plural(logs.length, "process", "processes")));
   tiles.push(tile("launches", "Kernel launches", count(totals.launches), totals.launches,
-                  `${plural(totals.kernels, "kernel")}, ${plural(totals.configs, "configuration")}`));
+                  `of ${plural(totals.kernels, "kernel")}`));
   if (totals.failed > 0) tiles.push(tile("failed", "Refused launches", count(totals.failed), totals.failed, "by the driver", true));
   if (totals.gpu) tiles.push(tile("gpu", "Kernel time", duration(totals.gpu.total_ns), totals.gpu.total_ns,
-                                  `median ${duration(totals.gpu.median_ns)}, p95 ${duration(totals.gpu.p95_ns)}`));
+                                  `median ${duration(totals.gpu.median_ns)}`));
   if (timed) {
-    tiles.push(tile("busy", "GPU busy", percent(busy / span), busy, `${duration(busy)} of ${duration(span)}`));
+    tiles.push(tile("busy", "GPU busy", percent(busy / span), busy, `of ${duration(span)}`));
     tiles.push(tile("idle", "GPU idle", duration(span - busy), sum(devices, d => d.idle_ns),
-                    "between its first and last work"));
+                    "first to last work"));
     const copying = sum(devices, d => d.copy_busy_ns), beside = sum(devices, d => d.copy_beside_kernel_ns);
-    tiles.push(tile("overlap", "Copies under kernels", copying > 0 ? percent(beside / copying) : "-", beside,
-                    `${duration(beside)} of ${duration(copying)}`));
+    tiles.push(tile("overlap", "Copy overlap", copying > 0 ? percent(beside / copying) : "-", beside,
+                    `${duration(beside)} beside kernels`));
   }
   if (copies.length > 0) tiles.push(tile("copied", "Copied", bytes(sum(copies, c => c.bytes)), sum(copies, c => c.bytes),
-                                         plural(sum(copies, c => c.count), "copy").replace("copys", "copies")));
+                                         plural(sum(copies, c => c.count), "copy", "copies")));
   const lost = sum(logs, l => l.ledger ? l.ledger.lost_total : 0);
   const told = logs.filter(l => l.ledger).length;
   tiles.push(tile("lost", "Events lost", told === 0 ? "not said" : count(lost), lost,
-                  lost > 0 ? "see Losses" : told < logs.length ? "not all logs say" : "the ledger balances", lost > 0));
+                  lost > 0 ? "see Losses" : told === 0 ? "no ledger in the log" : told < logs.length ? "not all logs say" : "all are in the log", lost > 0));
   $("tiles").replaceChildren(...tiles);
 }
 

@@ -1,10 +1,11 @@
 // The timeline: a canvas of our own, since a frame must not depend on how much there is. Of each track the visible part
-// is found by binary search; pieces narrower than a pixel are drawn a pixel column at a time, as dark as the column was
-// busy, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events and at 200,000.
+// is found by binary search; pieces narrower than two pixels are drawn a pixel column at a time, as high as the column was
+// busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events and
+// at 200,000.
 //
 // For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover.
 const timeline = (() => {
-  const packed = data("timeline"), kLabel = 178, kRow = 24, kAxis = 26, kStrip = 34;
+  const packed = data("timeline"), kLabel = 178, kRow = 30, kAxis = 26, kStrip = 34;
   const canvas = $("timeline-canvas"), frame = $("timeline-frame"), hover = $("timeline-hover"), paint = canvas.getContext("2d");
   const kinds = [["kernel", null], ["copy to the device", "copy-in"], ["copy to the host", "copy-out"], ["other copy", "copy"],
                  ["fill", "fill"], ["host waits", "wait"], ["several kinds", "mixed"]];
@@ -17,11 +18,10 @@ const timeline = (() => {
   const start = column("start", Float64Array), length = column("length", Float32Array), busy = column("busy", Float32Array);
   const queue = column("queue", Float32Array), amount = column("amount", Float32Array), pieces = column("pieces", Uint32Array);
   const name = column("name", Uint16Array), kind = column("kind", Uint8Array), tracks = packed.tracks, names = packed.names;
-  const n = start.length, sums = new Float64Array(n + 1);  // of busy time, for columns of many pieces
+  const n = start.length;
   let least = Infinity, most = -Infinity, from = 0, to = 1, width = 0, height = 0, wanted = false, colours = [], mouse = null;
   const byTime = new Map();  // time of each kernel name, for its colour
   for (let i = 0; i < n; ++i) {
-    sums[i + 1] = sums[i] + busy[i];
     least = Math.min(least, start[i]);
     most = Math.max(most, start[i] + length[i]);
     if (kind[i] === 0) byTime.set(names[name[i]].name, (byTime.get(names[name[i]].name) || 0) + busy[i]);
@@ -32,15 +32,23 @@ const timeline = (() => {
   const rank = new Map(ranked.map((kernel, i) => [kernel, i]));
   const colourOfName = names.map(one => one.kernel ? (rank.get(one.name) || 0) % 8 : -1);
   const several = report.logs.length > 1;
+  // Of each colour the busy time before each piece: what a column of many pieces is filled with.
+  const shadeOf = i => kind[i] === 0 ? colourOfName[name[i]] : 7 + kind[i], sums = [];
+  for (let i = 0; i < n; ++i) {
+    const shade = shadeOf(i);
+    if (!sums[shade]) sums[shade] = new Float64Array(n + 1);
+    sums[shade][i + 1] = busy[i];
+  }
+  for (const one of sums) if (one) for (let i = 0; i < n; ++i) one[i + 1] += one[i];
+  const shades = sums.map((one, shade) => one ? shade : -1).filter(shade => shade >= 0);
 
   function readColours() {
-    const kernels = [0, 1, 2, 3, 4, 5, 6, 7].map(i => css("k" + i));
-    const others = kinds.map(([, variable]) => variable ? css(variable) : "");
-    colours = {kernels, others, text: css("text"), dim: css("dim"), grid: css("grid"), line: css("line"), panel: css("panel"),
+    const shade = [0, 1, 2, 3, 4, 5, 6, 7].map(i => css("k" + i)).concat(kinds.slice(1).map(([, variable]) => css(variable)));
+    colours = {shade, text: css("text"), dim: css("dim"), grid: css("grid"), line: css("line"), panel: css("panel"),
                back: css("back"), select: css("select"), idle: css("idle"), link: css("link"), box: "#ffffff"};
     if (matchMedia("(prefers-color-scheme: dark)").matches) colours.box = "#0c1116";
   }
-  const colourOf = i => kind[i] === 0 ? colours.kernels[colourOfName[name[i]]] : colours.others[kind[i]];
+  const colourOf = i => colours.shade[shadeOf(i)];
   // The first row of [low, high) that starts at `time` or later.
   function startsFrom(time, low, high) {
     while (low < high) {
@@ -58,13 +66,35 @@ const timeline = (() => {
   const xOf = time => kLabel + (time - from) / (to - from) * (width - kLabel);
   const timeAt = x => from + (x - kLabel) / (width - kLabel) * (to - from);
 
+  // Busy time of one colour on a track before `time`, where `row` is the last piece that starts before it.
+  function busyBefore(shade, row, time, track) {
+    if (row < track.from) return sums[shade][track.from];
+    const part = length[row] > 0 && shadeOf(row) === shade ? busy[row] * Math.min((time - start[row]) / length[row], 1) : 0;
+    return sums[shade][row] + (length[row] > 0 ? part : sums[shade][row + 1] - sums[shade][row]);
+  }
+  function drawColumn(track, x, perPixel, boxTop, boxHeight) {
+    const a = from + (x - kLabel) * perPixel, b = a + perPixel;
+    const rowA = startsFrom(a, track.from, track.to) - 1, rowB = startsFrom(b, Math.max(rowA, track.from), track.to) - 1;
+    let bottom = boxTop + boxHeight;
+    const parts = [];
+    let total = 0;
+    for (const shade of shades) {
+      const part = (busyBefore(shade, rowB, b, track) - busyBefore(shade, rowA, a, track)) / perPixel;
+      if (part > 1e-9) { parts.push(shade, part); total += part; }
+    }
+    // Not so low that a lonely piece is not seen.
+    const scale = total > 0 ? Math.max(Math.min(total, 1), .25) / total * boxHeight : 0;
+    for (let k = 0; k < parts.length; k += 2) {
+      paint.fillStyle = colours.shade[parts[k]];
+      paint.fillRect(x, bottom -= parts[k + 1] * scale, 1, parts[k + 1] * scale);
+    }
+  }
   function drawTrack(track, top) {
-    const perPixel = (to - from) / (width - kLabel), boxTop = top + 3, boxHeight = kRow - 6;
+    const perPixel = (to - from) / (width - kLabel), boxTop = top + 4, boxHeight = kRow - 8, wide = 2 * perPixel;
     let i = firstSeen(track, from), boxes = 0;
     while (i < track.to && start[i] < to) {
-      const x0 = xOf(start[i]), x1 = xOf(start[i] + length[i]);
-      if (x1 - x0 >= 2) {
-        const left = Math.max(x0, kLabel), right = Math.min(x1, width);
+      if (length[i] >= wide) {
+        const x0 = xOf(start[i]), x1 = xOf(start[i] + length[i]), left = Math.max(x0, kLabel), right = Math.min(x1, width);
         paint.globalAlpha = pieces[i] > 1 ? .75 : 1;
         paint.fillStyle = colourOf(i);
         paint.fillRect(left, boxTop, Math.max(right - left - (x1 - x0 > 5 ? 1 : 0), 1), boxHeight);
@@ -73,14 +103,18 @@ const timeline = (() => {
         ++i; ++boxes;
         continue;
       }
-      const columnX = Math.max(Math.floor(x0), kLabel), end = from + (columnX + 1 - kLabel) * perPixel;
-      let j = Math.max(startsFrom(end, i + 1, track.to), i + 1);
-      if (j - 1 > i && length[j - 1] >= 2 * perPixel) --j;
-      paint.globalAlpha = .3 + .7 * Math.min((sums[j] - sums[i]) / perPixel, 1);
-      paint.fillStyle = colourOf((i + j - 1) >> 1);
-      paint.fillRect(columnX, boxTop, 1, boxHeight);
-      paint.globalAlpha = 1;
-      i = j; ++boxes;
+      const x = Math.max(Math.floor(xOf(start[i])), kLabel);
+      drawColumn(track, x, perPixel, boxTop, boxHeight);
+      // On to what starts in a later column, or is wide: only the last of a column's pieces can be that.
+      const end = from + (x + 1 - kLabel) * perPixel, next = Math.max(startsFrom(end, i + 1, track.to), i + 1);
+      const last = next - 1;
+      // A narrow piece that reaches into the next column has its share there.
+      if (last > i && length[last] >= wide) i = last;
+      else {
+        i = next;
+        if (start[last] + length[last] > end && !(i < track.to && start[i] < end + perPixel)) drawColumn(track, x + 1, perPixel, boxTop, boxHeight);
+      }
+      ++boxes;
     }
     return boxes;
   }
@@ -132,7 +166,7 @@ const timeline = (() => {
     paint.fillRect(0, top, width, kStrip);
     paint.fillStyle = colours.dim;
     paint.fillText("all", 12, top + kStrip / 2);
-    paint.fillStyle = colours.kernels[0];
+    paint.fillStyle = colours.shade[0];
     strip.forEach((value, c) => {
       const h = value / tallest * room;
       if (h > 0) paint.fillRect(kLabel + c, bottom - h, 1, h);
