@@ -277,7 +277,7 @@ class Limits(PageTest):
         for key, hostile in zip(facts, HOSTILE):
             names[key] = (hostile, *page_log.KERNELS[key][1:])
         log = self.training(steps=6, names=names)
-        text = log.read_text().replace('"program":"/opt/app/pairs"', '"program":' + json.dumps("/x/" + HOSTILE[0]))
+        text = log.read_text().replace('"args":["train"', '"args":[' + json.dumps(HOSTILE[0]))
         log.write_text(text.replace('"host":"node17"', '"host":' + json.dumps(HOSTILE[1])))
         page = self.page(log)
         self.assertIsNone(self.browser.run("window.broken || null"))

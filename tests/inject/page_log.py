@@ -58,6 +58,7 @@ def training(path, steps=60, names=KERNELS, lost=0, **of_timeline):
         t.sync()
         t.wait(140_000 if step % 10 == 9 else 25_000)
     t.write(path)
+    path.write_text(path.read_text().replace('"/opt/app/pairs","args":[]', '"/opt/app/train","args":["train","--steps","%d"]' % steps))
     end = golden("session_end")
     end.update(time_ns=t.now, seen=t.counter + lost, written=t.counter, summarised=0, pending=0, lost=lost,
                lost_by_cause={cause: 0 for cause in end["lost_by_cause"]} | {"pool_empty": lost}, rotated_away=0,

@@ -95,9 +95,10 @@ function showOccupancy() {
     return;
   }
   const choices = explained.kernels.map((k, i) => el("button", {type: "button", "aria-pressed": i === 0, onclick: () => showKernel(i)},
-    el("span", {class: "what", title: k.name}, k.short_name), el("span", {class: "small"},
-      `${percent(k.share)} of ${explained.share_of.replace("_", " ").replace("gpu", "GPU")}, block ${k.launch.block}, occupancy ${percent(k.now.occupancy)}`)));
-  if (explained.left_out.configs > 0) choices.push(el("p", {class: "small", style: null},
+    el("span", {class: "what", title: k.name}, k.short_name),
+    el("span", {class: "small"}, `${percent(k.share)} of ${explained.share_of.replace("_", " ").replace("gpu", "GPU")}, occupancy ${percent(k.now.occupancy)}`),
+    el("span", {class: "small"}, `block ${k.launch.block}, ${count(k.launch.num_regs)} registers`)));
+  if (explained.left_out.configs > 0) choices.push(el("p", {class: "small"},
     `${plural(explained.left_out.configs, "more configuration")} with ${percent(explained.left_out.share)} of it: gpuflight explain --all`));
   body.append(el("div", {class: "split"}, el("div", {class: "choices"}, choices), el("div", {id: "kernel-panel"})));
   showKernel(0);

@@ -3,9 +3,11 @@
 // busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events and
 // at 200,000.
 //
-// For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover.
+// For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover, data-ms (how
+// long the last frame took), data-label and data-row (pixels of a label's width and a track's height).
 const timeline = (() => {
-  const packed = data("timeline"), kLabel = 178, kRow = 30, kAxis = 26, kStrip = 34;
+  const packed = data("timeline");
+  let kLabel = 178, kRow = 30, kAxis = 26, kStrip = 34, size = 1;  // pixels at the letters of a laptop; see resize()
   const canvas = $("timeline-canvas"), frame = $("timeline-frame"), hover = $("timeline-hover"), paint = canvas.getContext("2d");
   const kinds = [["kernel", null], ["copy to the device", "copy-in"], ["copy to the host", "copy-out"], ["other copy", "copy"],
                  ["fill", "fill"], ["host waits", "wait"], ["several kinds", "mixed"]];
@@ -99,7 +101,7 @@ const timeline = (() => {
         paint.fillStyle = colourOf(i);
         paint.fillRect(left, boxTop, Math.max(right - left - (x1 - x0 > 5 ? 1 : 0), 1), boxHeight);
         paint.globalAlpha = 1;
-        if (right - left > 44) boxText(i, left, right, boxTop + boxHeight / 2);
+        if (right - left > 44 * size) boxText(i, left, right, boxTop + boxHeight / 2);
         ++i; ++boxes;
         continue;
       }
@@ -119,7 +121,7 @@ const timeline = (() => {
     return boxes;
   }
   function boxText(i, left, right, middle) {
-    const text = pieces[i] > 1 ? count(pieces[i]) + " pieces" : names[name[i]].name, room = Math.floor((right - left - 8) / 6.6);
+    const text = pieces[i] > 1 ? count(pieces[i]) + " pieces" : names[name[i]].name, room = Math.floor((right - left - 8) / (6.6 * size));
     paint.fillStyle = colours.box;
     paint.fillText(text.length <= room ? text : text.slice(0, Math.max(room - 1, 1)) + "\u2026", left + 4, middle);
   }
@@ -185,9 +187,10 @@ const timeline = (() => {
   }
   function draw() {
     wanted = false;
+    const begun = performance.now();
     const scale = devicePixelRatio || 1;
     paint.setTransform(scale, 0, 0, scale, 0, 0);
-    paint.font = "12px system-ui, 'DejaVu Sans', sans-serif";
+    paint.font = `${Math.round(12 * size)}px system-ui, 'DejaVu Sans', sans-serif`;
     paint.textBaseline = "middle";
     paint.fillStyle = colours.back;
     paint.fillRect(0, 0, width, height);
@@ -211,13 +214,18 @@ const timeline = (() => {
       paint.fillRect(mouse.x, kAxis, 1, height - kAxis - kStrip);
     }
     drawStrip();
-    Object.assign(canvas.dataset, {from, to, boxes, tracks: tracks.length});
+    Object.assign(canvas.dataset, {from, to, boxes, tracks: tracks.length, label: kLabel, row: kRow,
+                                   ms: (performance.now() - begun).toFixed(2)});
   }
   function soon() {
     if (!wanted) requestAnimationFrame(draw);
     wanted = true;
   }
   function resize() {
+    // As large as the page's letters, which grow with the window.
+    size = Math.round(parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
+    [kLabel, kRow, kAxis, kStrip] = [178, 30, 26, 34].map(pixels => Math.round(pixels * size));
+    strip = null;
     width = frame.clientWidth;
     const whole = kAxis + tracks.length * kRow + kStrip;
     height = Math.min(whole, Math.max(Math.floor(innerHeight * .72) - 2, 160));
