@@ -8,6 +8,7 @@ namespace gpuflight::analysis {
 namespace {
 
 constexpr std::int64_t kFirstQuantumNs = 256;
+constexpr std::int64_t kMostBusyNs = std::int64_t{1} << 61;  // of damaged logs sums could be beyond any
 
 bool by_start(const DrawnWork& a, const DrawnWork& b) {
   return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns < b.end_ns;
@@ -20,9 +21,10 @@ bool sane(const event::MaybeNs& start, const event::MaybeNs& end) {
 // The neighbour goes into the piece before it.
 void take_in(DrawnWork& into, const DrawnWork& more) {
   if (into.kind != more.kind) into.kind = DrawnKind::kMixed;
-  if (more.busy_ns > into.busy_ns) into.name = more.name;
+  if (more.longest_ns > into.longest_ns) into.name = more.name;
+  into.longest_ns = std::max(into.longest_ns, more.longest_ns);
   into.end_ns = std::max(into.end_ns, more.end_ns);
-  into.busy_ns += more.busy_ns;
+  into.busy_ns = std::min(into.busy_ns + more.busy_ns, kMostBusyNs);
   into.amount += more.amount;
   into.pieces += more.pieces;
   into.queue_ns = -1;
@@ -58,7 +60,6 @@ void WorkSample::add(const log::LogEvent& event) {
     work.queue_ns = event::elapsed(time->time.launch_ns, time->time.start_ns).value_or(-1);
     DrawnName name;
     name.text = time->name;
-    name.kernel = true;
     work.name = name_of("t" + time->name, name);
     return add_work({log_, false, time->device.value_or(-1), time->time.stream.value}, work);
   }
@@ -87,7 +88,6 @@ void WorkSample::add_kernel(const log::KernelEventLine& line) {
   } else {
     DrawnName name;
     name.text = line.kernel.name;
-    name.kernel = true;
     name.details = line.details;
     name.facts = line.kernel;
     name.facts.name.clear();
@@ -112,6 +112,7 @@ void WorkSample::add_copy(const log::MemcpyLine& line) {
                                                                                            : DrawnKind::kCopy;
   const auto word = [](const char* name) { return std::string(name != nullptr ? name : "unknown"); };
   DrawnName name;
+  name.kind = work.kind;
   name.text = "copy " + word(event::kCopyKindNames[static_cast<std::size_t>(copy.kind)]) + ", " +
               word(event::kMemoryKindNames[static_cast<std::size_t>(copy.source)]) + " to " +
               word(event::kMemoryKindNames[static_cast<std::size_t>(copy.destination)]) +
@@ -130,6 +131,7 @@ void WorkSample::add_fill(const log::MemsetLine& line) {
   work.queue_ns = event::elapsed(fill.origin.launch_ns, fill.start_ns).value_or(-1);
   work.kind = DrawnKind::kFill;
   DrawnName name;
+  name.kind = work.kind;
   name.text = fill.async ? "fill, async" : "fill";
   work.name = name_of("f" + name.text, name);
   add_work({log_, false, line.device.value_or(-1), fill.stream.value}, work);
@@ -143,6 +145,7 @@ void WorkSample::add_wait(const log::ApiLine& line) {
   work.end_ns = call.time_ns + *call.call_ns;
   work.kind = DrawnKind::kWait;
   DrawnName name;
+  name.kind = work.kind;
   name.text = line.name;
   work.name = name_of("w" + line.name, name);
   add_work({log_, true, -1, call.thread}, work);
@@ -152,7 +155,7 @@ std::uint32_t WorkSample::name_of(const std::string& key, const DrawnName& name)
   const auto found = name_rows_.find(key);
   if (found != name_rows_.end()) return found->second;
   if (names_.size() + 1 >= kMostNames) {
-    if (names_.size() < kMostNames) names_.push_back({"(more names than are kept)", false, false, {}, {}, {}, 0});
+    if (names_.size() < kMostNames) names_.push_back({"(more names than are kept)", DrawnKind::kMixed, false, {}, {}, {}, 0});
     return static_cast<std::uint32_t>(kMostNames - 1);
   }
   names_.push_back(name);
@@ -171,22 +174,23 @@ void WorkSample::add_work(Key key, DrawnWork work) {
     }
     track = tracks_.emplace(key, std::vector<DrawnWork>()).first;
   }
-  work.busy_ns = work.end_ns - work.start_ns;
+  work.busy_ns = work.longest_ns = work.end_ns - work.start_ns;
   track->second.push_back(work);
   // Merged down to a half, so that it is seldom done.
-  if (++kept_ > 2 * most_) merge(most_);
+  if (++kept_ > 2 * most_) merge();
 }
 
-void WorkSample::merge(std::size_t target) {
-  while (kept_ > target) {
-    quantum_ = quantum_ == 0 ? kFirstQuantumNs : quantum_ * 2;
+void WorkSample::merge() {
+  // First what came since the last time, as what was before.
+  if (quantum_ == 0) quantum_ = kFirstQuantumNs;
+  for (;; quantum_ *= 2) {
     kept_ = 0;
     for (auto& [key, works] : tracks_) {
       merge_short(works, quantum_);
       kept_ += works.size();
     }
-    // Not below a piece on each track.
-    if (quantum_ > 4 * event::kMostNs) break;
+    // A track is never less than one piece.
+    if (kept_ <= std::max(most_, tracks_.size()) || quantum_ > 4 * event::kMostNs) return;
   }
 }
 
@@ -211,7 +215,7 @@ void WorkSample::draw(const Key& key, std::vector<DrawnWork>& works) {
 }
 
 void WorkSample::finish() {
-  if (kept_ > most_) merge(most_);
+  if (kept_ > most_) merge();
   for (auto& [key, works] : tracks_) draw(key, works);
   tracks_.clear();
 }

@@ -21,6 +21,7 @@ enum class DrawnKind : std::uint8_t { kKernel, kCopyIn, kCopyOut, kCopy, kFill, 
 struct DrawnWork {
   std::int64_t start_ns = 0, end_ns = 0;  // since t0 of its log
   std::int64_t busy_ns = 0;               // of the pieces it stands for, added up
+  std::int64_t longest_ns = 0;            // of them
   std::int64_t queue_ns = -1;             // from the launch to the start; -1: not known, or several pieces
   std::uint64_t amount = 0;               // blocks of a grid, or bytes; of all pieces
   std::uint32_t pieces = 1;
@@ -31,7 +32,8 @@ struct DrawnWork {
 // A kernel as launched, a kind of copy, a call.
 struct DrawnName {
   std::string text;  // of kernels mangled
-  bool kernel = false, details = false;
+  DrawnKind kind = DrawnKind::kKernel;
+  bool details = false;  // the following are known
   event::KernelInfo facts;
   event::LaunchShape shape;
   std::optional<double> occupancy;
@@ -75,7 +77,7 @@ class WorkSample {
   void add_fill(const log::MemsetLine& line);
   void add_wait(const log::ApiLine& line);
   std::uint32_t name_of(const std::string& key, const DrawnName& name);
-  void merge(std::size_t target);
+  void merge();
   void draw(const Key& key, std::vector<DrawnWork>& works);
 
   const std::size_t most_;

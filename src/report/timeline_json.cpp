@@ -1,10 +1,7 @@
-#include <array>
 #include <bit>
-#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <vector>
-
 
 #include "report/html_report.h"
 #include "report/kernel_name.h"
@@ -58,8 +55,9 @@ std::string title_of(const DrawnTrack& track) {
 }
 
 Json name_json(const DrawnName& name, KernelNames& names) {
-  if (!name.kernel) return Json{{"name", printable(name.text)}};
-  Json out{{"name", name.text.empty() ? "(unknown kernel)" : names.of(name.text)}, {"kernel", true}};
+  const int kind = static_cast<int>(name.kind);
+  if (name.kind != analysis::DrawnKind::kKernel) return Json{{"name", printable(name.text)}, {"kind", kind}};
+  Json out{{"name", name.text.empty() ? "(unknown kernel)" : names.of(name.text)}, {"kind", kind}};
   if (!name.details) return out;
   out["block"] = fmt::format("({},{},{})", name.shape.block.x, name.shape.block.y, name.shape.block.z);
   out["regs"] = name.facts.num_regs >= 0 ? Json(name.facts.num_regs) : Json(nullptr);

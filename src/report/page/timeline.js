@@ -20,22 +20,24 @@ const timeline = (() => {
   const start = column("start", Float64Array), length = column("length", Float32Array), busy = column("busy", Float32Array);
   const queue = column("queue", Float32Array), amount = column("amount", Float32Array), pieces = column("pieces", Uint32Array);
   const name = column("name", Uint16Array), kind = column("kind", Uint8Array), tracks = packed.tracks, names = packed.names;
+  // Of several kinds in one box: that of its longest piece.
+  const kindOf = i => kind[i] === 6 ? names[name[i]].kind : kind[i];
   const n = start.length;
   let least = Infinity, most = -Infinity, from = 0, to = 1, width = 0, height = 0, wanted = false, colours = [], mouse = null;
   const byTime = new Map();  // time of each kernel name, for its colour
   for (let i = 0; i < n; ++i) {
     least = Math.min(least, start[i]);
     most = Math.max(most, start[i] + length[i]);
-    if (kind[i] === 0) byTime.set(names[name[i]].name, (byTime.get(names[name[i]].name) || 0) + busy[i]);
+    if (kindOf(i) === 0) byTime.set(names[name[i]].name, (byTime.get(names[name[i]].name) || 0) + busy[i]);
   }
   if (n === 0) { least = 0; most = 1; }
   if (most <= least) most = least + 1;
   const ranked = [...byTime].sort((a, b) => b[1] - a[1]).map(([kernel]) => kernel);
   const rank = new Map(ranked.map((kernel, i) => [kernel, i]));
-  const colourOfName = names.map(one => one.kernel ? (rank.get(one.name) || 0) % 8 : -1);
+  const colourOfName = names.map(one => one.kind === 0 ? (rank.get(one.name) || 0) % 8 : -1);
   const several = report.logs.length > 1;
   // Of each colour the busy time before each piece: what a column of many pieces is filled with.
-  const shadeOf = i => kind[i] === 0 ? colourOfName[name[i]] : 7 + kind[i], sums = [];
+  const shadeOf = i => kindOf(i) === 0 ? colourOfName[name[i]] : 7 + kindOf(i), sums = [];
   for (let i = 0; i < n; ++i) {
     const shade = shadeOf(i);
     if (!sums[shade]) sums[shade] = new Float64Array(n + 1);
@@ -97,7 +99,7 @@ const timeline = (() => {
     while (i < track.to && start[i] < to) {
       if (length[i] >= wide) {
         const x0 = xOf(start[i]), x1 = xOf(start[i] + length[i]), left = Math.max(x0, kLabel), right = Math.min(x1, width);
-        paint.globalAlpha = pieces[i] > 1 ? .75 : 1;
+        paint.globalAlpha = pieces[i] > 1 ? .6 : 1;
         paint.fillStyle = colourOf(i);
         paint.fillRect(left, boxTop, Math.max(right - left - (x1 - x0 > 5 ? 1 : 0), 1), boxHeight);
         paint.globalAlpha = 1;
@@ -121,8 +123,8 @@ const timeline = (() => {
     return boxes;
   }
   function boxText(i, left, right, middle) {
-    const text = pieces[i] > 1 ? count(pieces[i]) + " pieces" : names[name[i]].name, room = Math.floor((right - left - 8) / (6.6 * size));
-    paint.fillStyle = colours.box;
+    const text = (pieces[i] > 1 ? count(pieces[i]) + ": " : "") + names[name[i]].name, room = Math.floor((right - left - 8) / (6.6 * size));
+    paint.fillStyle = pieces[i] > 1 ? colours.text : colours.box;
     paint.fillText(text.length <= room ? text : text.slice(0, Math.max(room - 1, 1)) + "\u2026", left + 4, middle);
   }
   function tickStep() {
@@ -350,13 +352,14 @@ const timeline = (() => {
     if (n === 0) return "No times in this log: record with --timing all.";
     const drawn = packed.drawn === packed.seen ? `All ${count(packed.seen)} pieces of work and waits that have times.` :
       `${count(packed.seen)} pieces of work and waits, drawn as ${count(packed.drawn)}: neighbours on one track that lie ` +
-      `within ${duration(packed.merged_below_ns)} are one box, with what it holds under the mouse.`;
+      `within ${duration(packed.merged_below_ns)} are one box, paler, in the colour of its longest piece. Under the mouse is what it holds.`;
     return drawn + (packed.left_out > 0 ? ` ${count(packed.left_out)} more on further tracks are left out.` : "") +
       " Drag to move, click and then turn the wheel to zoom. Keys: + \u2212 zoom, arrows move, 0 shows all.";
   }
   function legend() {
     const items = ranked.slice(0, 8).map((kernel, i) => ["var(--k" + i + ")", kernel]);
-    const used = new Set(kind);
+    const used = new Set();
+    for (let i = 0; i < n; ++i) used.add(kindOf(i));
     kinds.forEach(([title, variable], i) => { if (i > 0 && used.has(i)) items.push(["var(--" + variable + ")", title]); });
     $("timeline-legend").replaceChildren(...items.map(([colour, title]) => {
       const swatch = el("i");
