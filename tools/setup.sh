@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need, and only what is missing: packages of Debian or Ubuntu, the CUDA headers
-# (from pip wheels into ./.deps, where no toolkit is found), the library of the charts in pages, CUPTI's headers of other releases for a check, Python
-# packages of the tests (into ./.venv).
+# (from pip wheels into ./.deps, where no toolkit is found), uPlot for the charts of a page, CUPTI's headers of other
+# releases for a check, Python packages of the tests (into ./.venv), a headless browser where the distribution has one.
 # With nothing missing it needs no network and no rights.
 #
 #   tools/setup.sh         everything that tools/test.sh needs
