@@ -155,7 +155,9 @@ std::uint32_t WorkSample::name_of(const std::string& key, const DrawnName& name)
   const auto found = name_rows_.find(key);
   if (found != name_rows_.end()) return found->second;
   if (names_.size() + 1 >= kMostNames) {
-    if (names_.size() < kMostNames) names_.push_back({"(more names than are kept)", DrawnKind::kMixed, false, {}, {}, {}, 0});
+    if (names_.size() < kMostNames) {
+      names_.push_back({"(more names than are kept)", DrawnKind::kMixed, false, {}, {}, {}, 0});
+    }
     return static_cast<std::uint32_t>(kMostNames - 1);
   }
   names_.push_back(name);

@@ -84,7 +84,8 @@ std::string render_html(const PageParts& parts) {
   append_data(out, "data-findings", compact(findings_json(parts.analysis, findings)));
   append_data(out, "data-occupancy", parts.occupancy_json.empty() ? "null" : parts.occupancy_json);
   append_data(out, "data-timeline", timeline_json(parts.works, parts.analysis));
-  append_all(out, {"<script>\n", kUplotScript, "\n</script>\n<script>\n", kPageScript, "</script>\n</body>\n</html>\n"});
+  append_all(out, {"<script>\n", kUplotScript, "\n</script>\n<script>\n", kPageScript,
+                   "</script>\n</body>\n</html>\n"});
   return out;
 }
 

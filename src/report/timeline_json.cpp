@@ -23,7 +23,8 @@ std::string base64(const unsigned char* bytes, std::size_t size) {
   std::string out;
   out.reserve((size + 2) / 3 * 4);
   for (std::size_t i = 0; i < size; i += 3) {
-    const std::uint32_t three = bytes[i] << 16 | (i + 1 < size ? bytes[i + 1] << 8 : 0) | (i + 2 < size ? bytes[i + 2] : 0);
+    const std::uint32_t second = i + 1 < size ? bytes[i + 1] : 0, third = i + 2 < size ? bytes[i + 2] : 0;
+    const std::uint32_t three = static_cast<std::uint32_t>(bytes[i]) << 16 | second << 8 | third;
     out += kLetters[three >> 18 & 63];
     out += kLetters[three >> 12 & 63];
     out += i + 1 < size ? kLetters[three >> 6 & 63] : '=';

@@ -131,7 +131,8 @@ class Browser:
 
     def key(self, key):
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, **({"text": key} if len(key) == 1 and kind == "keyDown" else {}))
+            text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **text)
         self.settle()
 
     def mouse(self, kind, x, y, **more):

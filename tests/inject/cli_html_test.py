@@ -1,5 +1,6 @@
-"""Tests of `gpuflight report --html` in headless Chromium: the page loads and asks nobody for anything, its numbers are those
-of report, analyze and explain, the table sorts, the timeline zooms, its text can be read, and no name breaks out of it."""
+"""Tests of `gpuflight report --html` in headless Chromium: the page loads and asks nobody for anything, its numbers are
+those of report, analyze and explain, the table sorts, the timeline zooms, its text can be read, and no name breaks out
+of it."""
 import json
 import re
 import sys
@@ -38,8 +39,8 @@ CONTRAST = """
   return out;
 })()
 """
-TEXTS = ["h1", "h2", "#facts", "nav a", ".tile .name", ".tile .value", ".tile .more", ".finding p", ".severity", ".rule",
-         ".cost", ".finding summary", "#timeline-note", "#timeline-tools button", ".legend span", "th button",
+TEXTS = ["h1", "h2", "#facts", "nav a", ".tile .name", ".tile .value", ".tile .more", ".finding p", ".severity",
+         ".rule", ".cost", ".finding summary", "#timeline-note", "#timeline-tools button", ".legend span", "th button",
          "td.name button", "td.num", ".choices .what", ".choices .small", ".limit", ".limit.binds", ".advice li",
          ".advice .from", ".chart h4", ".chart p", "#losses-body li", "#copies-body td"]
 
@@ -114,7 +115,8 @@ class Numbers(PageTest):
         totals, device = self.report["totals"], self.report["device_times"][0]
         log = self.report["logs"][0]
         for tile, value in (("duration", log["duration_ns"]), ("launches", totals["launches"]),
-                            ("gpu", totals["gpu"]["total_ns"]), ("busy", device["busy_ns"]), ("idle", device["idle_ns"]),
+                            ("gpu", totals["gpu"]["total_ns"]), ("busy", device["busy_ns"]),
+                            ("idle", device["idle_ns"]),
                             ("overlap", device["copy_beside_kernel_ns"]), ("lost", 7),
                             ("copied", sum(c["bytes"] for c in self.report["copies"]))):
             self.assertEqual(self.values(f"#tile-{tile}"), [value], tile)
@@ -176,13 +178,15 @@ class Using(PageTest):
     def test_the_table_sorts_and_filters(self):
         self.page(self.training(steps=12))
         for column in ("total", "launches", "occupancy", "name"):
-            cells, head = f"#kernel-table td[data-key={column}]", f"[...document.querySelectorAll('#kernel-table th')]"
+            cells = f"#kernel-table td[data-key={column}]"
+            head = "[...document.querySelectorAll('#kernel-table th')]"
             at = self.browser.run(f"[...document.querySelector('{cells}').parentNode.children]"
                                   f".findIndex(c => c.dataset.key === '{column}')")
             for order in ("first", "second"):
                 self.browser.run(f"{head}[{at}].querySelector('button').click()")
                 said, shown = self.browser.run(f"{head}[{at}].getAttribute('aria-sort')"), self.values(cells)
-                wanted = sorted(shown, key=lambda v: v.lower() if isinstance(v, str) else v, reverse=said == "descending")
+                wanted = sorted(shown, key=lambda v: v.lower() if isinstance(v, str) else v,
+                                reverse=said == "descending")
                 self.assertEqual(shown, wanted, (column, order))
                 self.assertGreater(len(set(shown)), 1)
             self.assertEqual(said, "descending" if column == "name" else "ascending")
@@ -289,7 +293,8 @@ class Limits(PageTest):
         self.assertIn(HOSTILE[0], self.browser.run("document.getElementById('program').textContent"))
         own = page.read_text(encoding="utf-8")
         self.assertNotIn("window.broken=1</script>", own)
-        self.browser.run("[...document.querySelectorAll('.choices button, th button, summary')].forEach(b => b.click())")
+        self.browser.run("[...document.querySelectorAll('.choices button, th button, summary')]"
+                         ".forEach(b => b.click())")
         self.assertIsNone(self.browser.run("window.broken || null"))
         self.assertEqual(self.browser.problems, [])
 

@@ -1,5 +1,5 @@
-"""A log that shows all of a page: the steps of a training program on two streams, with copies beside and host waits, after
-the device of tests/analyze/timeline.py. What each kernel gets on an SM is what `gpuflight occupancy` says."""
+"""A log that shows all of a page: the steps of a training program on two streams, with copies beside and host waits,
+after the device of tests/analyze/timeline.py. What each kernel gets on an SM is what `gpuflight occupancy` says."""
 import json
 import random
 import sys
@@ -58,7 +58,8 @@ def training(path, steps=60, names=KERNELS, lost=0, **of_timeline):
         t.sync()
         t.wait(140_000 if step % 10 == 9 else 25_000)
     t.write(path)
-    path.write_text(path.read_text().replace('"/opt/app/pairs","args":[]', '"/opt/app/train","args":["train","--steps","%d"]' % steps))
+    program = '"/opt/app/train","args":["train","--steps","%d"]' % steps
+    path.write_text(path.read_text().replace('"/opt/app/pairs","args":[]', program))
     end = golden("session_end")
     end.update(time_ns=t.now, seen=t.counter + lost, written=t.counter, summarised=0, pending=0, lost=lost,
                lost_by_cause={cause: 0 for cause in end["lost_by_cause"]} | {"pool_empty": lost}, rotated_away=0,

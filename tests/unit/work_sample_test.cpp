@@ -149,7 +149,8 @@ TEST(WorkSample, HostileLogsStayWithinTheBounds) {
     for (std::uint32_t i = 0; i < 5000; ++i) {
       works.add(kernel(std::to_string(i).c_str(), i, INT64_MAX - 5, INT64_MAX));      // no time of a recording
       works.add(kernel("backwards", i, 500, 100));
-      works.add(kernel(std::to_string(i % 4).c_str(), i, -event::kMostNs, event::kMostNs, static_cast<std::int32_t>(i)));
+      const auto device = static_cast<std::int32_t>(i);
+      works.add(kernel(std::to_string(i % 4).c_str(), i, -event::kMostNs, event::kMostNs, device));
     }
   }
   works.finish();

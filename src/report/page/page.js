@@ -39,8 +39,12 @@ const count = value => known(value) ? Math.round(value).toString().replace(/\B(?
 const percent = (ratio, decimals = 1) => known(ratio) && isFinite(ratio) ? (100 * ratio).toFixed(decimals) + "%" : "-";
 function scaled(value, units, step, next) {
   let unit = 0;
-  while (value >= next && unit + 1 < units.length) { value /= step; ++unit; }
-  return (unit === 0 && step === 1024 || Number.isInteger(value) && step === 1024 ? value.toFixed(0) : digits3(value)) + " " + units[unit];
+  while (value >= next && unit + 1 < units.length) {
+    value /= step;
+    ++unit;
+  }
+  return (unit === 0 && step === 1024 || Number.isInteger(value) && step === 1024 ? value.toFixed(0) : digits3(value)) +
+      " " + units[unit];
 }
 const bytes = value => known(value) ? scaled(value, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 1024, 1023.5) : "-";
 const rate = value => known(value) ? scaled(value, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"], 1000, 999.5) : "-";
@@ -55,12 +59,19 @@ const sum = (list, get) => list.reduce((total, one) => total + (get(one) || 0), 
 function dataTable(table, columns, rows, options = {}) {
   let order = options.sort === undefined ? -1 : options.sort, down = true;
   const body = el("tbody"), heads = columns.map((column, i) => {
-    const title = options.sortable ? el("button", {type: "button", title: column.what, onclick: () => {
-      down = order === i ? !down : !column.words;
-      order = i;
-      fill();
-    }}, column.title) : column.title;
-    return el("th", {class: column.words ? null : "num", scope: "col", "aria-sort": options.sortable ? "none" : null}, title);
+    const title = options.sortable ? el("button", {
+      type: "button",
+      title: column.what,
+      onclick: () => {
+        down = order === i ? !down : !column.words;
+        order = i;
+        fill();
+      }
+    },
+                                        column.title) :
+                                     column.title;
+    return el(
+        "th", {class: column.words ? null : "num", scope: "col", "aria-sort": options.sortable ? "none" : null}, title);
   });
   function fill() {
     const shown = rows.filter(row => !options.filter || options.filter(row));
@@ -76,13 +87,16 @@ function dataTable(table, columns, rows, options = {}) {
       if (options.sortable) head.setAttribute("aria-sort", i !== order ? "none" : down ? "descending" : "ascending");
     });
     body.replaceChildren(...shown.map(row => el("tr", options.row ? options.row(row) : null, columns.map(column => {
-      const value = column.key ? column.key(row) : null;
-      const cell = el("td", {class: column.words ? column.cls : "num", "data-key": column.id,
-                             "data-value": known(value) ? value : null});
-      cell.append(column.text(row));
-      if (column.finish) column.finish(cell, row);
-      return cell;
-    }))));
+                                        const value = column.key ? column.key(row) : null;
+                                        const cell = el("td", {
+                                          class: column.words ? column.cls : "num",
+                                          "data-key": column.id,
+                                          "data-value": known(value) ? value : null
+                                        });
+                                        cell.append(column.text(row));
+                                        if (column.finish) column.finish(cell, row);
+                                        return cell;
+                                      }))));
     if (options.filled) options.filled(shown.length, rows.length);
   }
   table.replaceChildren(el("thead", null, el("tr", null, heads)), body);
@@ -94,16 +108,19 @@ function dataTable(table, columns, rows, options = {}) {
 function logName(log) {
   const program = (log.program || log.path || "").split("/").pop();
   return (known(log.rank) && known(log.rank.RANK) ? "rank " + log.rank.RANK + ", " : "") + program +
-    (known(log.pid) ? "." + log.pid : "");
+      (known(log.pid) ? "." + log.pid : "");
 }
 
 function showHeader() {
   const first = report.logs[0], devices = new Map();
-  for (const log of report.logs) for (const d of log.devices) devices.set(d.uuid || d.name + d.device, d);
+  for (const log of report.logs)
+    for (const d of log.devices) devices.set(d.uuid || d.name + d.device, d);
   const command = first.args && first.args.length ? first.args.join(" ") : first.program || first.path;
-  $("program").textContent = report.logs.length === 1 ? command : plural(report.logs.length, "recording") + " of " + command;
+  $("program").textContent = report.logs.length === 1 ? command :
+                                                        plural(report.logs.length, "recording") + " of " + command;
   const facts = [];
-  if (known(first.t0_unix_ns)) facts.push(new Date(first.t0_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC");
+  if (known(first.t0_unix_ns))
+    facts.push(new Date(first.t0_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC");
   if (first.host) facts.push("on " + first.host);
   for (const d of [...devices.values()].slice(0, 8)) {
     facts.push(`${d.name} (sm_${d.compute_capability.replace(".", "")}, ${d.sm_count} SMs)`);
@@ -115,55 +132,78 @@ function showHeader() {
 }
 
 function tile(id, name, value, raw, more, bad) {
-  return el("div", {class: "tile" + (bad ? " bad" : ""), id: "tile-" + id, "data-value": raw}, el("div", {class: "name"}, name),
-            el("div", {class: "value"}, value), el("div", {class: "more"}, more || ""));
+  return el(
+      "div", {class: "tile" + (bad ? " bad" : ""), id: "tile-" + id, "data-value": raw},
+      el("div", {class: "name"}, name), el("div", {class: "value"}, value), el("div", {class: "more"}, more || ""));
 }
 
 function showSummary() {
   const {totals, device_times: devices, copies, logs} = report, tiles = [];
   const span = sum(devices, d => d.span_ns), busy = sum(devices, d => d.busy_ns), timed = devices.length > 0;
   const longest = Math.max(...logs.map(l => l.duration_ns));
-  tiles.push(tile("duration", logs.length > 1 ? "Longest recording" : "Recorded", duration(longest), longest,
-                  plural(logs.length, "process", "processes")));
-  tiles.push(tile("launches", "Kernel launches", count(totals.launches), totals.launches,
-                  `of ${plural(totals.kernels, "kernel")}`));
-  if (totals.failed > 0) tiles.push(tile("failed", "Refused launches", count(totals.failed), totals.failed, "by the driver", true));
-  if (totals.gpu) tiles.push(tile("gpu", "Kernel time", duration(totals.gpu.total_ns), totals.gpu.total_ns,
-                                  `median ${duration(totals.gpu.median_ns)}`));
+  tiles.push(tile(
+      "duration", logs.length > 1 ? "Longest recording" : "Recorded", duration(longest), longest,
+      plural(logs.length, "process", "processes")));
+  tiles.push(tile(
+      "launches", "Kernel launches", count(totals.launches), totals.launches,
+      `of ${plural(totals.kernels, "kernel")}`));
+  if (totals.failed > 0)
+    tiles.push(tile("failed", "Refused launches", count(totals.failed), totals.failed, "by the driver", true));
+  if (totals.gpu)
+    tiles.push(tile(
+        "gpu", "Kernel time", duration(totals.gpu.total_ns), totals.gpu.total_ns,
+        `median ${duration(totals.gpu.median_ns)}`));
   if (timed) {
     tiles.push(tile("busy", "GPU busy", percent(busy / span), busy, `of ${duration(span)}`));
-    tiles.push(tile("idle", "GPU idle", duration(span - busy), sum(devices, d => d.idle_ns),
-                    "first to last work"));
+    tiles.push(tile("idle", "GPU idle", duration(span - busy), sum(devices, d => d.idle_ns), "first to last work"));
     const copying = sum(devices, d => d.copy_busy_ns), beside = sum(devices, d => d.copy_beside_kernel_ns);
-    tiles.push(tile("overlap", "Copy overlap", copying > 0 ? percent(beside / copying) : "-", beside,
-                    `${duration(beside)} beside kernels`));
+    tiles.push(tile(
+        "overlap", "Copy overlap", copying > 0 ? percent(beside / copying) : "-", beside,
+        `${duration(beside)} beside kernels`));
   }
-  if (copies.length > 0) tiles.push(tile("copied", "Copied", bytes(sum(copies, c => c.bytes)), sum(copies, c => c.bytes),
-                                         plural(sum(copies, c => c.count), "copy", "copies")));
+  if (copies.length > 0)
+    tiles.push(tile(
+        "copied", "Copied", bytes(sum(copies, c => c.bytes)), sum(copies, c => c.bytes),
+        plural(sum(copies, c => c.count), "copy", "copies")));
   const lost = sum(logs, l => l.ledger ? l.ledger.lost_total : 0);
   const told = logs.filter(l => l.ledger).length;
-  tiles.push(tile("lost", "Events lost", told === 0 ? "not said" : count(lost), lost,
-                  lost > 0 ? "see Losses" : told === 0 ? "no ledger in the log" : told < logs.length ? "not all logs say" : "all are in the log", lost > 0));
+  tiles.push(tile(
+      "lost", "Events lost", told === 0 ? "not said" : count(lost), lost,
+      lost > 0               ? "see Losses" :
+          told === 0         ? "no ledger in the log" :
+          told < logs.length ? "not all logs say" :
+                               "all are in the log",
+      lost > 0));
   $("tiles").replaceChildren(...tiles);
 }
 
 // ---- findings, as analyze words them ----
-const kCosts = {lost: "lost ", bound: "at most ", at_stake: "at stake ", none: ""};
+const kCosts = {
+  lost: "lost ",
+  bound: "at most ",
+  at_stake: "at stake ",
+  none: ""
+};
 function showFindings() {
   const list = analysis.findings.map(f => {
     const several = analysis.logs.length > 1 && analysis.logs[f.log];
     const where = [known(f.device) ? "device " + f.device : null, several ? logName(analysis.logs[f.log]) : null];
-    const cost = f.cost_kind === "none" ? "no time named" : `${kCosts[f.cost_kind]}${duration(f.cost_ns)} (${percent(f.cost_share)})`;
-    const more = el("details", null, el("summary", null, `Evidence (${count(f.evidence_total)})`),
-                    f.cost_how ? el("p", null, "Cost: " + f.cost_how) : null,
-                    f.evidence.map(e => el("p", null, `${e.file}:${e.line}, seq ${e.seq}, at ${(e.at_ns / 1e9).toFixed(6)} s `,
-                                           el("button", {type: "button", onclick: () => timeline.goto(e.at_ns, f.log)}, "Show"))),
-                    f.explains.length ? el("p", null, "Explains: " + f.explains.join(", ")) : null,
-                    f.source ? el("p", null, "From: " + f.source) : null);
-    return el("article", {class: "finding " + f.severity, "data-rule": f.rule, "data-cost": f.cost_ns},
-              el("div", {class: "head"}, el("span", {class: "severity"}, f.severity), el("span", {class: "rule"}, f.rule),
-                 el("span", {class: "dim"}, where.filter(known).join(", ")), el("span", {class: "cost"}, cost)),
-              el("p", null, f.message), f.remedy ? el("p", {class: "do"}, f.remedy) : null, more);
+    const cost = f.cost_kind === "none" ? "no time named" :
+                                          `${kCosts[f.cost_kind]}${duration(f.cost_ns)} (${percent(f.cost_share)})`;
+    const more = el(
+        "details", null, el("summary", null, `Evidence (${count(f.evidence_total)})`),
+        f.cost_how ? el("p", null, "Cost: " + f.cost_how) : null,
+        f.evidence.map(
+            e => el(
+                "p", null, `${e.file}:${e.line}, seq ${e.seq}, at ${(e.at_ns / 1e9).toFixed(6)} s `,
+                el("button", {type: "button", onclick: () => timeline.goto(e.at_ns, f.log)}, "Show"))),
+        f.explains.length ? el("p", null, "Explains: " + f.explains.join(", ")) : null,
+        f.source ? el("p", null, "From: " + f.source) : null);
+    return el(
+        "article", {class: "finding " + f.severity, "data-rule": f.rule, "data-cost": f.cost_ns},
+        el("div", {class: "head"}, el("span", {class: "severity"}, f.severity), el("span", {class: "rule"}, f.rule),
+           el("span", {class: "dim"}, where.filter(known).join(", ")), el("span", {class: "cost"}, cost)),
+        el("p", null, f.message), f.remedy ? el("p", {class: "do"}, f.remedy) : null, more);
   });
   if (list.length === 0) list.push(el("p", {class: "good"}, `Nothing found (${analysis.rules} rules).`));
   $("finding-list").replaceChildren(...list);

@@ -6,6 +6,12 @@ showOccupancy();
 showCopies();
 showLosses();
 timeline.begin();
-addEventListener("resize", () => { timeline.resize(); drawCharts(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { timeline.restyle(); drawCharts(); });
+addEventListener("resize", () => {
+  timeline.resize();
+  drawCharts();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  timeline.restyle();
+  drawCharts();
+});
 document.body.dataset.ready = "yes";

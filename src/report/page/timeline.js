@@ -1,36 +1,46 @@
 // The timeline: a canvas of our own, since a frame must not depend on how much there is. Of each track the visible part
-// is found by binary search; pieces narrower than two pixels are drawn a pixel column at a time, as high as the column was
-// busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events and
-// at 200,000.
+// is found by binary search; pieces narrower than two pixels are drawn a pixel column at a time, as high as the column
+// was busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events
+// and at 200,000.
 //
-// For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover, data-ms (how
-// long the last frame took), data-label and data-row (pixels of a label's width and a track's height).
+// For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover, data-ms
+// (how long the last frame took), data-label and data-row (pixels of a label's width and a track's height).
 const timeline = (() => {
   const packed = data("timeline");
   let kLabel = 178, kRow = 30, kAxis = 26, kStrip = 34, size = 1;  // pixels at the letters of a laptop; see resize()
-  const canvas = $("timeline-canvas"), frame = $("timeline-frame"), hover = $("timeline-hover"), paint = canvas.getContext("2d");
-  const kinds = [["kernel", null], ["copy to the device", "copy-in"], ["copy to the host", "copy-out"], ["other copy", "copy"],
-                 ["fill", "fill"], ["host waits", "wait"], ["several kinds", "mixed"]];
+  const canvas = $("timeline-canvas"), frame = $("timeline-frame"), hover = $("timeline-hover"),
+        paint = canvas.getContext("2d");
+  const kinds = [
+    ["kernel", null], ["copy to the device", "copy-in"], ["copy to the host", "copy-out"], ["other copy", "copy"],
+    ["fill", "fill"], ["host waits", "wait"], ["several kinds", "mixed"]
+  ];
   function column(name, Kind) {
     const text = atob(packed[name]), raw = new Uint8Array(text.length);
     for (let i = 0; i < raw.length; ++i) raw[i] = text.charCodeAt(i);
     packed[name] = null;
     return new Kind(raw.buffer);
   }
-  const start = column("start", Float64Array), length = column("length", Float32Array), busy = column("busy", Float32Array);
-  const queue = column("queue", Float32Array), amount = column("amount", Float32Array), pieces = column("pieces", Uint32Array);
-  const name = column("name", Uint16Array), kind = column("kind", Uint8Array), tracks = packed.tracks, names = packed.names;
+  const start = column("start", Float64Array), length = column("length", Float32Array),
+        busy = column("busy", Float32Array);
+  const queue = column("queue", Float32Array), amount = column("amount", Float32Array),
+        pieces = column("pieces", Uint32Array);
+  const name = column("name", Uint16Array), kind = column("kind", Uint8Array), tracks = packed.tracks,
+        names = packed.names;
   // Of several kinds in one box: that of its longest piece.
   const kindOf = i => kind[i] === 6 ? names[name[i]].kind : kind[i];
   const n = start.length;
-  let least = Infinity, most = -Infinity, from = 0, to = 1, width = 0, height = 0, wanted = false, colours = [], mouse = null;
+  let least = Infinity, most = -Infinity, from = 0, to = 1, width = 0, height = 0, wanted = false, colours = [],
+      mouse = null;
   const byTime = new Map();  // time of each kernel name, for its colour
   for (let i = 0; i < n; ++i) {
     least = Math.min(least, start[i]);
     most = Math.max(most, start[i] + length[i]);
     if (kindOf(i) === 0) byTime.set(names[name[i]].name, (byTime.get(names[name[i]].name) || 0) + busy[i]);
   }
-  if (n === 0) { least = 0; most = 1; }
+  if (n === 0) {
+    least = 0;
+    most = 1;
+  }
   if (most <= least) most = least + 1;
   const ranked = [...byTime].sort((a, b) => b[1] - a[1]).map(([kernel]) => kernel);
   const rank = new Map(ranked.map((kernel, i) => [kernel, i]));
@@ -43,13 +53,27 @@ const timeline = (() => {
     if (!sums[shade]) sums[shade] = new Float64Array(n + 1);
     sums[shade][i + 1] = busy[i];
   }
-  for (const one of sums) if (one) for (let i = 0; i < n; ++i) one[i + 1] += one[i];
+  for (const one of sums)
+    if (one)
+      for (let i = 0; i < n; ++i) one[i + 1] += one[i];
   const shades = sums.map((one, shade) => one ? shade : -1).filter(shade => shade >= 0);
 
   function readColours() {
-    const shade = [0, 1, 2, 3, 4, 5, 6, 7].map(i => css("k" + i)).concat(kinds.slice(1).map(([, variable]) => css(variable)));
-    colours = {shade, text: css("text"), dim: css("dim"), grid: css("grid"), line: css("line"), panel: css("panel"),
-               back: css("back"), select: css("select"), idle: css("idle"), link: css("link"), box: "#ffffff"};
+    const shade =
+        [0, 1, 2, 3, 4, 5, 6, 7].map(i => css("k" + i)).concat(kinds.slice(1).map(([, variable]) => css(variable)));
+    colours = {
+      shade,
+      text: css("text"),
+      dim: css("dim"),
+      grid: css("grid"),
+      line: css("line"),
+      panel: css("panel"),
+      back: css("back"),
+      select: css("select"),
+      idle: css("idle"),
+      link: css("link"),
+      box: "#ffffff"
+    };
     if (matchMedia("(prefers-color-scheme: dark)").matches) colours.box = "#0c1116";
   }
   const colourOf = i => colours.shade[shadeOf(i)];
@@ -57,7 +81,8 @@ const timeline = (() => {
   function startsFrom(time, low, high) {
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (start[middle] < time) low = middle + 1; else high = middle;
+      if (start[middle] < time) low = middle + 1;
+      else high = middle;
     }
     return low;
   }
@@ -73,18 +98,24 @@ const timeline = (() => {
   // Busy time of one colour on a track before `time`, where `row` is the last piece that starts before it.
   function busyBefore(shade, row, time, track) {
     if (row < track.from) return sums[shade][track.from];
-    const part = length[row] > 0 && shadeOf(row) === shade ? busy[row] * Math.min((time - start[row]) / length[row], 1) : 0;
+    const part = length[row] > 0 && shadeOf(row) === shade ?
+        busy[row] * Math.min((time - start[row]) / length[row], 1) :
+        0;
     return sums[shade][row] + (length[row] > 0 ? part : sums[shade][row + 1] - sums[shade][row]);
   }
   function drawColumn(track, x, perPixel, boxTop, boxHeight) {
     const a = from + (x - kLabel) * perPixel, b = a + perPixel;
-    const rowA = startsFrom(a, track.from, track.to) - 1, rowB = startsFrom(b, Math.max(rowA, track.from), track.to) - 1;
+    const rowA = startsFrom(a, track.from, track.to) - 1,
+          rowB = startsFrom(b, Math.max(rowA, track.from), track.to) - 1;
     let bottom = boxTop + boxHeight;
     const parts = [];
     let total = 0;
     for (const shade of shades) {
       const part = (busyBefore(shade, rowB, b, track) - busyBefore(shade, rowA, a, track)) / perPixel;
-      if (part > 1e-9) { parts.push(shade, part); total += part; }
+      if (part > 1e-9) {
+        parts.push(shade, part);
+        total += part;
+      }
     }
     // Not so low that a lonely piece is not seen.
     const scale = total > 0 ? Math.max(Math.min(total, 1), .25) / total * boxHeight : 0;
@@ -98,13 +129,15 @@ const timeline = (() => {
     let i = firstSeen(track, from), boxes = 0;
     while (i < track.to && start[i] < to) {
       if (length[i] >= wide) {
-        const x0 = xOf(start[i]), x1 = xOf(start[i] + length[i]), left = Math.max(x0, kLabel), right = Math.min(x1, width);
+        const x0 = xOf(start[i]), x1 = xOf(start[i] + length[i]), left = Math.max(x0, kLabel),
+              right = Math.min(x1, width);
         paint.globalAlpha = pieces[i] > 1 ? .6 : 1;
         paint.fillStyle = colourOf(i);
         paint.fillRect(left, boxTop, Math.max(right - left - (x1 - x0 > 5 ? 1 : 0), 1), boxHeight);
         paint.globalAlpha = 1;
         if (right - left > 44 * size) boxText(i, left, right, boxTop + boxHeight / 2);
-        ++i; ++boxes;
+        ++i;
+        ++boxes;
         continue;
       }
       const x = Math.max(Math.floor(xOf(start[i])), kLabel);
@@ -116,14 +149,16 @@ const timeline = (() => {
       if (last > i && length[last] >= wide) i = last;
       else {
         i = next;
-        if (start[last] + length[last] > end && !(i < track.to && start[i] < end + perPixel)) drawColumn(track, x + 1, perPixel, boxTop, boxHeight);
+        if (start[last] + length[last] > end && !(i < track.to && start[i] < end + perPixel))
+          drawColumn(track, x + 1, perPixel, boxTop, boxHeight);
       }
       ++boxes;
     }
     return boxes;
   }
   function boxText(i, left, right, middle) {
-    const text = (pieces[i] > 1 ? count(pieces[i]) + ": " : "") + names[name[i]].name, room = Math.floor((right - left - 8) / (6.6 * size));
+    const text = (pieces[i] > 1 ? count(pieces[i]) + ": " : "") + names[name[i]].name,
+          room = Math.floor((right - left - 8) / (6.6 * size));
     paint.fillStyle = pieces[i] > 1 ? colours.text : colours.box;
     paint.fillText(text.length <= room ? text : text.slice(0, Math.max(room - 1, 1)) + "\u2026", left + 4, middle);
   }
@@ -141,14 +176,18 @@ const timeline = (() => {
     paint.fillStyle = colours.dim;
     for (let time = Math.ceil(from / step) * step; time < to; time += step) {
       const x = Math.round(xOf(time)) + .5;
-      paint.beginPath(); paint.moveTo(x, kAxis - 6); paint.lineTo(x, height - kStrip); paint.stroke();
+      paint.beginPath();
+      paint.moveTo(x, kAxis - 6);
+      paint.lineTo(x, height - kStrip);
+      paint.stroke();
       paint.fillText(tickText(time, step), x + 4, kAxis / 2);
     }
   }
   // All of the recording, and where in it the view is.
   let strip = null;
   function stripBusy() {
-    const columns = Math.max(Math.round(width - kLabel), 1), gpu = tracks.filter(t => !t.host), out = new Float32Array(columns);
+    const columns = Math.max(Math.round(width - kLabel), 1), gpu = tracks.filter(t => !t.host),
+          out = new Float32Array(columns);
     const per = (most - least) / columns;
     for (const track of gpu) {
       for (let i = track.from; i < track.to; ++i) {
@@ -175,10 +214,12 @@ const timeline = (() => {
       const h = value / tallest * room;
       if (h > 0) paint.fillRect(kLabel + c, bottom - h, 1, h);
     });
-    const scale = (width - kLabel) / (most - least), a = kLabel + (from - least) * scale, b = kLabel + (to - least) * scale;
+    const scale = (width - kLabel) / (most - least), a = kLabel + (from - least) * scale,
+          b = kLabel + (to - least) * scale;
     paint.strokeStyle = colours.link;
     paint.lineWidth = 2;
-    paint.strokeRect(Math.max(a, kLabel) + 1, top + 2, Math.max(Math.min(b, width) - Math.max(a, kLabel) - 2, 2), kStrip - 4);
+    paint.strokeRect(
+        Math.max(a, kLabel) + 1, top + 2, Math.max(Math.min(b, width) - Math.max(a, kLabel) - 2, 2), kStrip - 4);
     paint.lineWidth = 1;
   }
   function label(track, top) {
@@ -199,11 +240,15 @@ const timeline = (() => {
     let boxes = 0;
     drawAxis();
     paint.save();
-    paint.beginPath(); paint.rect(0, kAxis, width, height - kAxis - kStrip); paint.clip();
+    paint.beginPath();
+    paint.rect(0, kAxis, width, height - kAxis - kStrip);
+    paint.clip();
     tracks.forEach((track, i) => {
       const top = kAxis + i * kRow - frame.scrollTop;
       if (top + kRow < kAxis || top > height) return;
-      if (i > 0 && (track.host !== tracks[i - 1].host || track.device !== tracks[i - 1].device || track.log !== tracks[i - 1].log)) {
+      if (i > 0 &&
+          (track.host !== tracks[i - 1].host || track.device !== tracks[i - 1].device ||
+           track.log !== tracks[i - 1].log)) {
         paint.fillStyle = colours.line;
         paint.fillRect(0, top, width, 1);
       }
@@ -216,8 +261,9 @@ const timeline = (() => {
       paint.fillRect(mouse.x, kAxis, 1, height - kAxis - kStrip);
     }
     drawStrip();
-    Object.assign(canvas.dataset, {from, to, boxes, tracks: tracks.length, label: kLabel, row: kRow,
-                                   ms: (performance.now() - begun).toFixed(2)});
+    Object.assign(
+        canvas.dataset,
+        {from, to, boxes, tracks: tracks.length, label: kLabel, row: kRow, ms: (performance.now() - begun).toFixed(2)});
   }
   function soon() {
     if (!wanted) requestAnimationFrame(draw);
@@ -264,14 +310,19 @@ const timeline = (() => {
     if (!track || x < kLabel || y < kAxis || y > height - kStrip) return -1;
     const time = timeAt(x), near = 3 * (to - from) / (width - kLabel);
     let best = -1, distance = Infinity;
-    for (let i = Math.max(startsFrom(time, track.from, track.to) - 1, track.from), k = 0; i < track.to && k < 2; ++i, ++k) {
+    for (let i = Math.max(startsFrom(time, track.from, track.to) - 1, track.from), k = 0; i < track.to && k < 2;
+         ++i, ++k) {
       const off = time < start[i] ? start[i] - time : Math.max(time - start[i] - length[i], 0);
-      if (off <= near && off < distance) { best = i; distance = off; }
+      if (off <= near && off < distance) {
+        best = i;
+        distance = off;
+      }
     }
     return best;
   }
   function facts(i, track) {
-    const one = names[name[i]], out = [["start", (start[i] / 1e9).toFixed(9) + " s"], ["duration", duration(length[i])]];
+    const one = names[name[i]],
+          out = [["start", (start[i] / 1e9).toFixed(9) + " s"], ["duration", duration(length[i])]];
     if (pieces[i] > 1) {
       out.push(["pieces", count(pieces[i])], ["busy", duration(busy[i])]);
       if (kind[i] > 0 && kind[i] < 5) out.push(["bytes", bytes(amount[i])]);
@@ -280,22 +331,31 @@ const timeline = (() => {
     if (queue[i] >= 0) out.push(["queued before", duration(queue[i])]);
     if (kind[i] === 0) {
       out.push(["grid", plural(amount[i], "block")]);
-      if (one.block) out.push(["block", one.block], ["registers", known(one.regs) ? one.regs : "-"],
-        ["shared memory", `${known(one.static_shared) ? one.static_shared : "-"} + ${one.dyn_shared} B`],
-        ["occupancy", percent(one.occupancy) + (one.limiters.length ? ", limited by " + one.limiters.join(", ") : "")]);
+      if (one.block)
+        out.push(
+            ["block", one.block], ["registers", known(one.regs) ? one.regs : "-"],
+            ["shared memory", `${known(one.static_shared) ? one.static_shared : "-"} + ${one.dyn_shared} B`], [
+              "occupancy",
+              percent(one.occupancy) + (one.limiters.length ? ", limited by " + one.limiters.join(", ") : "")
+            ]);
     } else if (kind[i] < 5) {
       out.push(["bytes", bytes(amount[i])], ["rate", length[i] > 0 ? rate(amount[i] / length[i] * 1e9) : "-"]);
     }
     out.push([track.host ? "thread" : "stream", track.title]);
     return out;
   }
-  function hide() { hover.hidden = true; delete canvas.dataset.hover; }
+  function hide() {
+    hover.hidden = true;
+    delete canvas.dataset.hover;
+  }
   function tell(event) {
     const i = pieceAt(event.offsetX, event.offsetY);
     if (i < 0) return hide();
     const track = tracks.find(t => i >= t.from && i < t.to), one = names[name[i]];
     const title = pieces[i] > 1 ? `${count(pieces[i])} short pieces drawn as one, the longest: ${one.name}` : one.name;
-    hover.replaceChildren(el("b", null, title), el("dl", null, facts(i, track).map(([what, value]) => [el("dt", null, what), el("dd", null, value)])));
+    hover.replaceChildren(
+        el("b", null, title),
+        el("dl", null, facts(i, track).map(([what, value]) => [el("dt", null, what), el("dd", null, value)])));
     hover.hidden = false;
     canvas.dataset.hover = one.name;
     const box = hover.getBoundingClientRect();
@@ -325,21 +385,38 @@ const timeline = (() => {
     tell(event);
     soon();
   });
-  const release = () => { dragged = null; canvas.classList.remove("dragged"); };
+  const release = () => {
+    dragged = null;
+    canvas.classList.remove("dragged");
+  };
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerleave", () => { mouse = null; hide(); soon(); });
+  canvas.addEventListener("pointerleave", () => {
+    mouse = null;
+    hide();
+    soon();
+  });
   canvas.addEventListener("dblclick", event => zoom(.25, event.offsetX));
   canvas.addEventListener("wheel", event => {
     // A page that scrolls must not stop here: zoom once the timeline has been clicked, or with Ctrl.
     if (document.activeElement !== canvas && !event.ctrlKey) return;
     event.preventDefault();
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return move((event.deltaX || event.deltaY) / 1000);
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+      return move((event.deltaX || event.deltaY) / 1000);
     zoom(Math.exp(Math.max(Math.min(event.deltaY, 200), -200) / 300), event.offsetX);
   }, {passive: false});
-  const keys = {"+": () => zoom(.5), "=": () => zoom(.5), "-": () => zoom(2), "0": all, Home: () => show(least, least + to - from),
-                End: () => show(most - (to - from), most), ArrowLeft: () => move(-.2), ArrowRight: () => move(.2),
-                ArrowUp: () => frame.scrollBy(0, -kRow), ArrowDown: () => frame.scrollBy(0, kRow)};
+  const keys = {
+    "+": () => zoom(.5),
+    "=": () => zoom(.5),
+    "-": () => zoom(2),
+    "0": all,
+    Home: () => show(least, least + to - from),
+    End: () => show(most - (to - from), most),
+    ArrowLeft: () => move(-.2),
+    ArrowRight: () => move(.2),
+    ArrowUp: () => frame.scrollBy(0, -kRow),
+    ArrowDown: () => frame.scrollBy(0, kRow)
+  };
   canvas.addEventListener("keydown", event => {
     if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -350,35 +427,59 @@ const timeline = (() => {
 
   function note() {
     if (n === 0) return "No times in this log: record with --timing all.";
-    const drawn = packed.drawn === packed.seen ? `All ${count(packed.seen)} pieces of work and waits that have times.` :
-      `${count(packed.seen)} pieces of work and waits, drawn as ${count(packed.drawn)}: neighbours on one track that lie ` +
-      `within ${duration(packed.merged_below_ns)} are one box, paler, in the colour of its longest piece. Under the mouse is what it holds.`;
-    return drawn + (packed.left_out > 0 ? ` ${count(packed.left_out)} more on further tracks are left out.` : "") +
-      " Drag to move, click and then turn the wheel to zoom. Keys: + \u2212 zoom, arrows move, 0 shows all.";
+    let text = `All ${count(packed.seen)} pieces of work and waits that have times.`;
+    if (packed.drawn < packed.seen) {
+      text = `${count(packed.seen)} pieces of work and waits, drawn as ${count(packed.drawn)}: neighbours on one track ` +
+          `that lie within ${duration(packed.merged_below_ns)} are one box, paler, in the colour of its longest piece. ` +
+          "Under the mouse is what it holds.";
+    }
+    if (packed.left_out > 0) text += ` ${count(packed.left_out)} more on further tracks are left out.`;
+    return text + " Drag to move, click and then turn the wheel to zoom. Keys: + \u2212 zoom, arrows move, 0 shows all.";
   }
   function legend() {
     const items = ranked.slice(0, 8).map((kernel, i) => ["var(--k" + i + ")", kernel]);
     const used = new Set();
     for (let i = 0; i < n; ++i) used.add(kindOf(i));
-    kinds.forEach(([title, variable], i) => { if (i > 0 && used.has(i)) items.push(["var(--" + variable + ")", title]); });
-    $("timeline-legend").replaceChildren(...items.map(([colour, title]) => {
-      const swatch = el("i");
-      swatch.style.background = colour;
-      return el("span", {title}, swatch, title.length > 48 ? title.slice(0, 47) + "\u2026" : title);
-    }), ranked.length > 8 ? el("span", null, `${plural(ranked.length - 8, "more kernel")} in the same colours`) : "");
+    kinds.forEach(([title, variable], i) => {
+      if (i > 0 && used.has(i)) items.push(["var(--" + variable + ")", title]);
+    });
+    $("timeline-legend")
+        .replaceChildren(
+            ...items.map(([colour, title]) => {
+              const swatch = el("i");
+              swatch.style.background = colour;
+              return el("span", {title}, swatch, title.length > 48 ? title.slice(0, 47) + "\u2026" : title);
+            }),
+            ranked.length > 8 ? el("span", null, `${plural(ranked.length - 8, "more kernel")} in the same colours`) :
+                                "");
   }
   function begin() {
     frame.append(spacer);
     $("timeline-note").textContent = note();
-    if (n === 0) { frame.hidden = true; return; }
-    const button = (text, what, act) => el("button", {type: "button", "aria-label": what, title: what, onclick: act}, text);
-    $("timeline-tools").replaceChildren(button("+", "Zoom in", () => zoom(.5)), button("\u2212", "Zoom out", () => zoom(2)),
-      button("\u2190", "Move left", () => move(-.2)), button("\u2192", "Move right", () => move(.2)), button("All", "Show all", all));
+    if (n === 0) {
+      frame.hidden = true;
+      return;
+    }
+    const button = (text, what, act) => el(
+        "button", {type: "button", "aria-label": what, title: what, onclick: act}, text);
+    $("timeline-tools")
+        .replaceChildren(
+            button("+", "Zoom in", () => zoom(.5)), button("\u2212", "Zoom out", () => zoom(2)),
+            button("\u2190", "Move left", () => move(-.2)), button("\u2192", "Move right", () => move(.2)),
+            button("All", "Show all", all));
     readColours();
     legend();
     show(least, most);
     resize();
     draw();
   }
-  return {begin, resize, goto, restyle: () => { readColours(); soon(); }};
+  return {
+    begin,
+    resize,
+    goto,
+    restyle: () => {
+      readColours();
+      soon();
+    }
+  };
 })();
