@@ -1,6 +1,6 @@
 // What a timeline is drawn of: work of the GPU by stream and waits of the host by thread, each with its times. All of
-// it up to a bound; beyond that, short neighbours on one track are drawn as one piece, so that what was busy stays so and
-// long work stays as it was. Memory is bounded by twice `most`, whatever comes.
+// it up to a bound; beyond that, short neighbours on one track are drawn as one piece, so that what was busy stays so
+// and long work stays as it was. Memory is bounded by twice `most`, whatever comes.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,13 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 def find():
-    """Path of a browser, or None."""
-    return next((path for path in map(shutil.which, _NAMES) if path), None)
+    """Path of a browser that runs, or None. Some distributions have a script of that name which only
+    says where to get it."""
+    for path in filter(None, map(shutil.which, _NAMES)):
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        if said.returncode == 0 and "Chrom" in said.stdout:
+            return path
+    return None
 
 
 class Browser:

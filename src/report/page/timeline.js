@@ -1,7 +1,7 @@
 // The timeline: a canvas of our own, since a frame must not depend on how much there is. Of each track the visible part
 // is found by binary search; pieces narrower than two pixels are drawn a pixel column at a time, as high as the column
-// was busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200 events
-// and at 200,000.
+// was busy with each colour, by sums made once. So a frame costs at most so many steps as there are pixels, at 200
+// events and at 200,000.
 //
 // For tests: the canvas has data-from and data-to (ns), data-boxes (what was drawn), data-tracks, data-hover, data-ms
 // (how long the last frame took), data-label and data-row (pixels of a label's width and a track's height).
@@ -429,12 +429,13 @@ const timeline = (() => {
     if (n === 0) return "No times in this log: record with --timing all.";
     let text = `All ${count(packed.seen)} pieces of work and waits that have times.`;
     if (packed.drawn < packed.seen) {
-      text = `${count(packed.seen)} pieces of work and waits, drawn as ${count(packed.drawn)}: neighbours on one track ` +
-          `that lie within ${duration(packed.merged_below_ns)} are one box, paler, in the colour of its longest piece. ` +
-          "Under the mouse is what it holds.";
+      text = `${count(packed.seen)} pieces of work and waits, drawn as ${count(packed.drawn)}: neighbours on one ` +
+          `track that lie within ${duration(packed.merged_below_ns)} are one box, paler, in the colour of its ` +
+          "longest piece. Under the mouse is what it holds.";
     }
     if (packed.left_out > 0) text += ` ${count(packed.left_out)} more on further tracks are left out.`;
-    return text + " Drag to move, click and then turn the wheel to zoom. Keys: + \u2212 zoom, arrows move, 0 shows all.";
+    return text +
+        " Drag to move, click and then turn the wheel to zoom. Keys: + \u2212 zoom, arrows move, 0 shows all.";
   }
   function legend() {
     const items = ranked.slice(0, 8).map((kernel, i) => ["var(--k" + i + ")", kernel]);
