@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need, and only what is missing: packages of Debian or Ubuntu, the CUDA headers
-# (from pip wheels into ./.deps, where no toolkit is found), CUPTI's headers of other releases for a check, Python
-# packages of the tests (into ./.venv).
+# (from pip wheels into ./.deps, where no toolkit is found), uPlot for the charts of a page, CUPTI's headers of other
+# releases for a check, Python packages of the tests (into ./.venv), a headless browser where the distribution has one.
 # With nothing missing it needs no network and no rights.
 #
 #   tools/setup.sh         everything that tools/test.sh needs
@@ -114,6 +114,34 @@ fetch_cupti_headers() {
   done <tools/cupti_headers.txt
 }
 
+# Charts of `report --html`. What is built without them says so where it is asked for a page.
+chart_version=1.0.0
+install_charts() {
+  [ -e ".deps/page/complete-$chart_version" ] && return
+  need_venv
+  say "fetching uPlot, for the charts of report --html"
+  rm -rf .deps/page
+  if .venv/bin/python -m pip install --quiet --disable-pip-version-check --target .deps/page --no-deps \
+       --require-hashes -r tools/requirements-page.txt; then
+    touch ".deps/page/complete-$chart_version"
+  else
+    say "pip could not get uPlot: gpuflight will be built without report --html"
+  fi
+}
+
+# A headless browser for one test, which is passed over where there is none. Ubuntu has it as a snap only.
+install_browser() {
+  local as_root=()
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null &&
+    return
+  command -v apt-get >/dev/null || return 0
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+  say "installing chromium"
+  "${as_root[@]}" apt-get update -qq || true
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+    fonts-dejavu-core >/dev/null 2>&1 || say "chromium is not to be had: the test cli_html will be passed over"
+}
+
 install_python_packages() {
   local line name version
   need_venv
@@ -169,11 +197,13 @@ check_versions() {
 install_packages "${build_packages[@]}"
 check_versions
 install_cuda_headers
+install_charts
 if [ "$scope" = all ]; then
   install_packages "${test_packages[@]}"
   install_python_packages
   fetch_cupti_headers
   install_hta
+  install_browser
   make_locale
 fi
 say "everything is there"

@@ -148,6 +148,42 @@ const char* silence_text(Silence silence) {
   return "";
 }
 
+std::vector<std::string> rule_lines(const Finding& finding, const Explanation& kernel) {
+  return {finding_text(finding, kernel), std::string("rule: ") + analysis::rule_source(finding.rule)};
+}
+
+std::string launch_text(const StudiedConfig& config) {
+  std::string shape = config.config_known ? scenario_text(config.kernel, config.shape) : "configuration not known";
+  if (const std::string grid = grid_text(config.grids); !grid.empty()) shape += ", " + grid;
+  return shape + " on " + board_text(config);
+}
+
+// Empty: not known.
+std::string limited_text(const event::Occupancy& now) {
+  if (now.max_active_blocks < 0) return {};
+  return fmt::format("Theoretical occupancy {}, limited by {}: {}", percent_text(occupancy_value(now), 1),
+                     limiter_words(now.limiters), resident_text(now));
+}
+
+const event::Occupancy& present(const Explanation& kernel) {
+  return kernel.advice ? kernel.advice->now : kernel.config.occupancy;
+}
+
+// Empty: there is nothing better, or it is not known.
+std::string best_text(const Explanation& kernel) {
+  if (!kernel.advice || !kernel.advice->at_best_block) return {};
+  const event::Occupancy& best = *kernel.advice->at_best_block;
+  if (occupancy_value(best) <= occupancy_value(present(kernel))) return {};
+  return fmt::format("Best possible with these registers and this shared memory {}, in blocks of {}",
+                     percent_text(occupancy_value(best), 1), kernel.advice->best_block);
+}
+
+std::string advice_heading(const Explanation& kernel) {
+  if (kernel.silence != Silence::kNone) return silence_text(kernel.silence);
+  if (kernel.advice->advice.empty()) return {};
+  return fmt::format("What gains a block on an SM ({}):", doubt_text(kernel.doubt));
+}
+
 class Writer {
  public:
   Writer(const ExplainOptions& options) : options_(options), paint_{options.colour} {}
@@ -156,13 +192,11 @@ class Writer {
     const StudiedConfig& config = kernel.config;
     out_ += fmt::format("{}{}. {}{}\n", paint_.bold(), number, name, paint_.off());
     line(numbers_text(config, config.share, by_gpu_time), 3);
-    std::string shape = config.config_known ? scenario_text(config.kernel, config.shape) : "configuration not known";
-    if (const std::string grid = grid_text(config.grids); !grid.empty()) shape += ", " + grid;
-    line(shape + " on " + board_text(config), 3);
+    line(launch_text(config), 3);
     out_ += "\n";
     occupancy(kernel);
     for (const Finding& finding : kernel.findings) {
-      bullet({finding_text(finding, kernel), std::string("rule: ") + analysis::rule_source(finding.rule)});
+      bullet(rule_lines(finding, kernel));
     }
     advice(kernel);
     out_ += "\n";
@@ -176,24 +210,16 @@ class Writer {
 
  private:
   void occupancy(const Explanation& kernel) {
-    const event::Occupancy& now = kernel.advice ? kernel.advice->now : kernel.config.occupancy;
-    if (now.max_active_blocks < 0) return line("Theoretical occupancy is not known.", 3);
-    line(fmt::format("Theoretical occupancy {}, limited by {}: {}", percent_text(occupancy_value(now), 1),
-                     limiter_words(now.limiters), resident_text(now)),
-         3);
-    for (const std::string& limit : limit_lines(now)) line_as_is(limit);
-    if (!kernel.advice || !kernel.advice->at_best_block) return;
-    const event::Occupancy& best = *kernel.advice->at_best_block;
-    if (occupancy_value(best) <= occupancy_value(now)) return;
-    line(fmt::format("Best possible with these registers and this shared memory {}, in blocks of {}",
-                     percent_text(occupancy_value(best), 1), kernel.advice->best_block),
-         3);
+    const std::string limited = limited_text(present(kernel));
+    if (limited.empty()) return line("Theoretical occupancy is not known.", 3);
+    line(limited, 3);
+    for (const std::string& limit : limit_lines(present(kernel))) line_as_is(limit);
+    if (const std::string best = best_text(kernel); !best.empty()) line(best, 3);
   }
 
   void advice(const Explanation& kernel) {
-    if (kernel.silence != Silence::kNone) return line(silence_text(kernel.silence), 3);
-    if (kernel.advice->advice.empty()) return;
-    line(fmt::format("What gains a block on an SM ({}):", doubt_text(kernel.doubt)), 3);
+    if (const std::string heading = advice_heading(kernel); !heading.empty()) line(heading, 3);
+    if (kernel.silence != Silence::kNone) return;
     for (const std::vector<std::string>& lines : advice_lines(*kernel.advice, kernel.scenario)) bullet(lines);
   }
 
@@ -227,6 +253,19 @@ void append_notes(Writer& writer, const analysis::LogSummary& logs) {
 }
 
 }  // namespace
+
+KernelWords kernel_words(const Explanation& kernel, bool by_gpu_time) {
+  const StudiedConfig& config = kernel.config;
+  KernelWords words;
+  words.numbers = numbers_text(config, config.share, by_gpu_time);
+  words.launch = launch_text(config);
+  words.occupancy = limited_text(present(kernel));
+  words.best = best_text(kernel);
+  for (const Finding& finding : kernel.findings) words.findings.push_back(rule_lines(finding, kernel));
+  words.advice_heading = advice_heading(kernel);
+  if (kernel.silence == Silence::kNone) words.advice = advice_lines(*kernel.advice, kernel.scenario);
+  return words;
+}
 
 std::string explain_text(const ExplainedKernels& explained, const analysis::LogSummary& logs,
                          const ExplainOptions& options) {

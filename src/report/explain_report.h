@@ -25,6 +25,18 @@ struct ExplainedKernels {
   double left_out_share = 0;
 };
 
+// The same of one kernel, not laid out: for a page.
+struct KernelWords {
+  std::string numbers;    // share, launches, times
+  std::string launch;     // block, registers, shared memory, grid, board
+  std::string occupancy;  // what limits it; empty: not known
+  std::string best;       // what else it could be; empty: nothing better
+  std::vector<std::vector<std::string>> findings;  // each with its rule
+  std::string advice_heading;                      // or why there is no advice
+  std::vector<std::vector<std::string>> advice;
+};
+KernelWords kernel_words(const analysis::Explanation& kernel, bool by_gpu_time);
+
 std::string explain_text(const ExplainedKernels& explained, const analysis::LogSummary& logs,
                          const ExplainOptions& options);
 std::string explain_json(const ExplainedKernels& explained, const analysis::LogSummary& logs);

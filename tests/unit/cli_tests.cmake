@@ -7,6 +7,7 @@ gpuflight_unit_test(explanation_test explanation_test.cpp LIBS gpuflight_report 
 gpuflight_unit_test(analyze_rules_test analyze_rules_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_name_test report_name_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(report_table_test report_table_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)
+gpuflight_unit_test(work_sample_test work_sample_test.cpp LIBS gpuflight_report)
 gpuflight_unit_test(chrome_trace_test chrome_trace_test.cpp LIBS gpuflight_report nlohmann_json::nlohmann_json)
 gpuflight_unit_test(cli_filter_test cli_filter_test.cpp LIBS gpuflight_cli)
 gpuflight_unit_test(cli_process_end_test cli_process_end_test.cpp LIBS gpuflight_cli)

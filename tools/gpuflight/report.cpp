@@ -9,6 +9,7 @@
 #include "failure.h"
 #include "log_scan.h"
 #include "report/kernel_report.h"
+#include "report_page.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -19,6 +20,7 @@ constexpr const char* kExamples =
     "  gpuflight report gpuflight/train.4711.ndjson\n"
     "  gpuflight report --by scope --sort mean gpuflight/train.4711.ndjson\n"
     "  gpuflight report --by config --sort occupancy --top 10 gpuflight/\n"
+    "  gpuflight report --html run.html run.ndjson\n"
     "  gpuflight report --json run.ndjson | jq '.groups[] | select(.occupancy < 0.5) | .name'\n";
 
 template <std::size_t N>
@@ -30,7 +32,7 @@ std::vector<std::string> names_of(const std::array<const char*, N>& names) {
 
 int report_verb(const Arguments& arguments) {
   std::vector<std::string> logs;
-  std::string by = "kernel", sort = "share", colour = "auto";
+  std::string by = "kernel", sort = "share", colour = "auto", page;
   report::ReportOptions options;
   options.width = terminal_width();
   bool json = false, csv = false;
@@ -53,6 +55,10 @@ int report_verb(const Arguments& arguments) {
   app.add_option("--top", options.top, "Only the first N rows")->type_name("N");
   app.add_flag("--json", json, "As JSON, with every fact (docs/CLI.md)");
   app.add_flag("--csv", csv, "As CSV");
+  auto* html = app.add_option("--html", page,
+                              "A page for a browser that needs nothing else: findings, kernels, timeline, occupancy")
+                   ->type_name("FILE");
+  for (const char* other : {"--by", "--sort", "--top", "--json", "--csv"}) html->excludes(app.get_option(other));
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
   app.add_option("--width", options.width, "Columns of the table")->type_name("N")->check(CLI::Range(40, 10000));
   app.add_option("--color", colour, "auto, always or never")
@@ -62,6 +68,7 @@ int report_verb(const Arguments& arguments) {
   if (const auto done = parse(app, arguments)) return *done;
   if (json && csv) throw UsageError("--json and --csv exclude each other", "report");
 
+  if (!page.empty()) return write_report_page(page, logs);
   options.sort = *report::sort_by(sort);
   options.colour = wants_colour(colour);
   analysis::LogSummary summary(*analysis::group_by(by));

@@ -1,0 +1,20 @@
+# cmake -DASSETS=NAME=FILE[,FILE...];... -DOUTPUT=FILE.cpp -P embed_files.cmake: the files as constants of
+# report/page_assets.h, byte by byte, so that nothing in them can end a literal.
+set(text "#include \"report/page_assets.h\"\n\nnamespace gpuflight::report {\nnamespace {\n")
+set(tail "}  // namespace\n\n")
+foreach(asset IN LISTS ASSETS)
+  string(REGEX MATCH "^([A-Za-z]+)=(.*)$" ignored "${asset}")
+  set(name ${CMAKE_MATCH_1})
+  string(REPLACE "," ";" files "${CMAKE_MATCH_2}")
+  set(bytes "")
+  foreach(file IN LISTS files)
+    file(READ ${file} hex HEX)
+    string(APPEND bytes "${hex}")
+  endforeach()
+  string(REGEX REPLACE "(................................................................)" "\\1\n" bytes "${bytes}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND text "constexpr unsigned char ${name}Bytes[] = {\n${bytes}0};\n")
+  string(APPEND tail "const std::string_view ${name}(reinterpret_cast<const char*>(${name}Bytes), "
+                     "sizeof(${name}Bytes) - 1);\n")
+endforeach()
+file(WRITE ${OUTPUT} "${text}${tail}\n}  // namespace gpuflight::report\n")
