@@ -36,6 +36,15 @@ std::uint32_t BufferRates::towards(std::uint32_t from, std::int64_t took_ns) con
   return std::clamp(static_cast<std::uint32_t>(std::lround(std::min<double>(wanted, capacity_))), kFewest, capacity_);
 }
 
+// Buffers that do not come back (beside a kernel that hangs CUPTI gives none of them) tell nothing of how their work ran:
+// after a few of them what is known is taken for out of date, else each would hold a handful of records only.
+std::uint32_t BufferRates::allowed(std::uint32_t runs, const Slot& slot) const noexcept {
+  const std::uint32_t unheard =
+      slot.serial.load(std::memory_order_relaxed) - slot.heard.load(std::memory_order_relaxed);
+  if (unheard <= kUnheard) return runs;
+  return std::min(capacity_, runs << std::min(unheard - kUnheard, 16u));
+}
+
 BufferRates::Grant BufferRates::grant(std::uint64_t thread, std::int64_t now_ns) noexcept {
   // Thread handles are addresses of equal low bits: the product's upper bits tell them apart.
   const auto index = static_cast<std::uint32_t>((thread * 0x9e3779b97f4a7c15u) >> 56) % kSlots;
@@ -46,7 +55,7 @@ BufferRates::Grant BufferRates::grant(std::uint64_t thread, std::int64_t now_ns)
     const std::uint32_t came = slot.filled.load(std::memory_order_relaxed);
     records = towards(came != 0 ? came : given, now_ns - slot.asked_ns.load(std::memory_order_relaxed));
     const std::uint32_t runs = slot.runs.load(std::memory_order_relaxed);
-    if (runs != 0) records = std::min(records, runs);
+    if (runs != 0) records = std::min(records, allowed(runs, slot));
   } else {
     slot.runs.store(0, std::memory_order_relaxed);
   }
@@ -70,6 +79,7 @@ void BufferRates::ran(const Grant& grant, std::uint32_t records, std::int64_t st
   const std::int64_t from = std::max(start_ns, slot.ended_ns.load(std::memory_order_relaxed));
   slot.ended_ns.store(end_ns, std::memory_order_relaxed);
   slot.runs.store(towards(records, end_ns - from), std::memory_order_relaxed);
+  slot.heard.store(slot.serial.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 ActivityBuffers::ActivityBuffers(std::size_t buffer_bytes, std::size_t memory_bound, RecordCounter counter) noexcept

@@ -55,8 +55,12 @@ class BufferRates {
     std::atomic<std::uint32_t> granted{0};
     std::atomic<std::uint32_t> filled{0};  // of the last grant; 0: still out, so taken as full
     std::atomic<std::uint32_t> runs{0};    // as many as run within kHeldNs; 0: not known
+    std::atomic<std::uint32_t> heard{0};   // serial when that was learned
   };
 
+  static constexpr std::uint32_t kUnheard = 8;  // grants without a word of how their work ran
+
+  std::uint32_t allowed(std::uint32_t runs, const Slot& slot) const noexcept;
   std::uint32_t towards(std::uint32_t from, std::int64_t took_ns) const noexcept;
 
   const std::uint32_t capacity_;

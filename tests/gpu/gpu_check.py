@@ -272,7 +272,11 @@ class Log:
         return [e for e in self.events if e["type"] in types]
 
     def kernels(self):
-        """kernel_events in the order the program made them, per thread."""
+        """kernel_events of launches, in the order the program made them, per thread."""
+        return [e for e in self.all_kernels() if e.get("graph_node") is None]
+
+    def all_kernels(self):
+        """With those that ran as nodes of graphs."""
         return sorted(self.of("kernel_event"), key=lambda e: e.get("seq", 0))
 
     def graph_launches(self):
@@ -319,7 +323,7 @@ def check_counts(check, log, counts, what):
     """The log holds exactly the launches that the independent counter saw."""
     if not check.expect(counts is not None, f"{what}: the launch counter wrote nothing"):
         return None
-    kernels = log.of("kernel_event")
+    kernels = log.kernels()
     captured = sum(1 for e in kernels if is_captured(e))
     failed = sum(1 for e in kernels if is_failed(e))
     graphs = len(log.graph_launches())

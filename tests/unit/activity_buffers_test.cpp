@@ -69,6 +69,26 @@ TEST(BufferRates, ThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(settle(rates, 0x7f1122334700, 50'000, 1, fast_now), 0u);
 }
 
+// Beside a kernel that hangs no buffer comes back: what was known of slow work is not held on to, or thousands would go out
+// with a handful of records each.
+TEST(BufferRates, WithoutAWordOfHowWorkRanBuffersGrow) {
+  BufferRates rates(kCapacity, kSecond / 10);
+  std::int64_t now = kSecond, gpu = kSecond;
+  const auto ask = [&] { return rates.grant(1, now += kSecond / 1000); };
+  for (int i = 0; i < 20; ++i) {  // launched fast, runs slowly: 20 ms each
+    const BufferRates::Grant grant = ask();
+    const std::uint32_t records = grant.records != 0 ? grant.records : kCapacity;
+    rates.filled(grant, records);
+    const std::int64_t end = gpu + std::int64_t{records} * kSecond / 50;
+    rates.ran(grant, records, gpu, end);
+    gpu = end;
+  }
+  EXPECT_LE(ask().records, 8u);
+  std::uint32_t last = 1;
+  for (int i = 0; i < 30; ++i) last = ask().records;
+  EXPECT_EQ(last, 0u);  // as many as fit
+}
+
 // A buffer that CUPTI gave back half empty tells a lower rate than its grant.
 TEST(BufferRates, WhatCameBackCounts) {
   BufferRates rates(kCapacity, kSecond / 2);

@@ -21,7 +21,7 @@ with g.Check() as check:
         wanted = g.json.loads(lines[-1][len("LAUNCHES "):])
         log = g.read_logs(label)
         g.check_sound(check, log, label)
-        got = collections.Counter(e["name"] for e in log.of("kernel_event") if not g.is_failed(e))
+        got = collections.Counter(e["name"] for e in log.kernels() if not g.is_failed(e))
         check.expect_equal(dict(got), wanted, label + ": launches by name")
         counts = g.read_counts(label)
         g.check_counts(check, log, counts, label)
@@ -31,7 +31,7 @@ with g.Check() as check:
             if build == "ptds":
                 per_thread = any(form.endswith("_ptsz") for form in forms)
                 check.expect(per_thread, f"{label}: no per-thread form was used: {forms}")
-            streams = {e["stream"] for e in log.of("kernel_event") if "threaded" in e["name"]}
+            streams = {e["stream"] for e in log.kernels() if "threaded" in e["name"]}
             if build == "ptds":
                 check.expect_equal(len(streams), 4, f"{label}: streams of four threads' default streams")
     check.key = "static, shared and per-thread cudart; forms used: " + ", ".join(

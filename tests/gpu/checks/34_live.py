@@ -89,7 +89,7 @@ with g.Check() as check:
         check.fact("late_times", log.late_times)
         check.expect(untimed + log.late_times <= end.get("null_time", 0), f"{untimed} kernels without times and "
                      f"{log.late_times} with late ones, the ledger tells of {end.get('null_time')}")
-        check.expect(untimed == 0 or any("activity" in n for n in notices), f"{untimed} kernels without times, and no "
+        check.expect(untimed == 0 or any("GPU times are not recorded" in n for n in notices), f"{untimed} kernels without times, and no "
                      "notice that says why")
         check.expect(said["shorts_done_first"], "the long kernel did not outlast the short ones: nothing was shown")
         spins = [p for p in follower.pending if p["name"] == "live_spin"]

@@ -30,7 +30,7 @@ with g.Check() as check:
     if started.succeeded(check) and check.expect(said, "no result"):
         said = check.fact("said", said[0])
         log = g.read_logs("forms")
-        executed = [e for e in log.kernels() if not g.is_captured(e)]
+        executed = [e for e in log.all_kernels() if not g.is_captured(e)]
         counts = collections.Counter(e["name"] for e in executed)
         timed = collections.Counter(e["name"] for e in executed if e["end_ns"] is not None)
         check.fact("kernels", {name: [counts[name], timed[name]] for name in sorted(counts)})
