@@ -30,8 +30,9 @@ GRAPH = [{"op": "stream_create", "stream": "s"}, {"op": "capture_begin", "stream
          {"op": "barrier"}]
 
 
-# The launch clock reads the processor's counter, CUPTI the system's clock: they agree to some microseconds.
-CLOCKS_NS = 50_000
+# The launch clock reads the processor's counter, CUPTI the system's clock: they agree to some microseconds, less on a
+# busy machine.
+CLOCKS_NS = 300_000
 
 
 class Times(GuidedTest):
