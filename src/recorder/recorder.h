@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "capture/cupti_source.h"
-#include "capture/interpose_source.h"
 #include "capture/error_board.h"
+#include "capture/interpose_source.h"
 #include "capture/marker_board.h"
 #include "capture/launch_recorder.h"
 #include "capture/notice_board.h"
@@ -39,8 +39,7 @@ class Recorder {
   using GivenOptions = std::vector<std::pair<std::string, std::string>>;
 
   // Starts the one recorder with the options given, the environment's on top; what is wrong with them is said in its
-  // log. Called inside cuInit or from the API.
-  // `inside_init`: by the driver, inside the program's cuInit.
+  // log. Called from the API or, `inside_init`, by the driver inside the program's cuInit.
   static StartResult start(const GivenOptions& given, bool inside_init) noexcept;
 
   static const char* version() noexcept;
