@@ -1,5 +1,19 @@
 // The exported entry points, one jump each, and their rows (hook_table.h). No argument register is touched on the way, so
 // one form serves every prototype, and who is called sees the caller's return address.
+.macro hook_row name, since, first
+  .section .rodata.hook_names, "a"
+.Lname_\name:
+  .asciz "\name"
+  .section .data.hook_rows, "aw"
+.Lrow_\name:
+  .ifb \first
+  .quad .Llazy_\name
+  .else
+  .quad \first
+  .endif
+  .quad .Llazy_\name, .Lentry_\name, .Llazy_\name, .Lname_\name, \since, 0, 0
+.endm
+
 #if defined(__x86_64__)
 
 #if defined(__CET__)
@@ -24,17 +38,7 @@
 .Llazy_\name:
   leaq .Lrow_\name(%rip), %r11
   jmp .Llazy
-  .section .rodata.hook_names, "a"
-.Lname_\name:
-  .asciz "\name"
-  .section .data.hook_rows, "aw"
-.Lrow_\name:
-  .ifb \first
-  .quad .Llazy_\name
-  .else
-  .quad \first
-  .endif
-  .quad .Llazy_\name, .Lentry_\name, .Llazy_\name, .Lname_\name, \since, 0, 0
+  hook_row \name, \since, \first
 .endm
 
 // r11: the row of a hook whose driver function is not known yet.
@@ -110,17 +114,7 @@
   adrp x17, .Lrow_\name
   add x17, x17, :lo12:.Lrow_\name
   b .Llazy
-  .section .rodata.hook_names, "a"
-.Lname_\name:
-  .asciz "\name"
-  .section .data.hook_rows, "aw"
-.Lrow_\name:
-  .ifb \first
-  .quad .Llazy_\name
-  .else
-  .quad \first
-  .endif
-  .quad .Llazy_\name, .Lentry_\name, .Llazy_\name, .Lname_\name, \since, 0, 0
+  hook_row \name, \since, \first
 .endm
 
   .text
