@@ -179,42 +179,36 @@ void TimelinePass::put_copy_call(const GpuWork& work, const event::WorkOrigin& o
   put_call(call);
 }
 
-void TimelinePass::add_copy(const log::MemcpyLine& line) {
-  const event::MemcpyEvent& copy = line.copy;
-  GpuWork work;
-  work.ref = ref(copy.seq, 0);
-  work.kind = WorkKind::kCopy;
-  work.async = copy.async;
-  work.copy = copy.kind;
-  work.source = copy.source;
-  work.destination = copy.destination;
+// What copies and fills have in common; what only one of them has is there already.
+template <class Event, class Line>
+void TimelinePass::add_transfer(GpuWork work, const Event& event, const Line& line) {
+  work.ref = ref(event.seq, 0);
+  work.async = event.async;
   work.device = line.device.value_or(-1);
-  work.stream = copy.stream.value;
-  work.thread = copy.origin.thread;
-  work.graph = copy.graph.value;
-  work.size = copy.bytes;
-  work.launch_ns = copy.origin.launch_ns.value_or(kNoTime);
-  work.call_ns = copy.origin.call_ns.value_or(-1);
-  put_copy_call(work, copy.origin, line.context.value_or(0));
-  put_work(work, copy.start_ns, copy.end_ns);
+  work.stream = event.stream.value;
+  work.thread = event.origin.thread;
+  work.graph = event.graph.value;
+  work.size = event.bytes;
+  work.launch_ns = event.origin.launch_ns.value_or(kNoTime);
+  work.call_ns = event.origin.call_ns.value_or(-1);
+  put_copy_call(work, event.origin, line.context.value_or(0));
+  put_work(work, event.start_ns, event.end_ns);
+}
+
+void TimelinePass::add_copy(const log::MemcpyLine& line) {
+  GpuWork work;
+  work.kind = WorkKind::kCopy;
+  work.copy = line.copy.kind;
+  work.source = line.copy.source;
+  work.destination = line.copy.destination;
+  add_transfer(work, line.copy, line);
 }
 
 void TimelinePass::add_fill(const log::MemsetLine& line) {
-  const event::MemsetEvent& fill = line.fill;
   GpuWork work;
-  work.ref = ref(fill.seq, 0);
   work.kind = WorkKind::kFill;
-  work.async = fill.async;
-  work.destination = fill.memory;
-  work.device = line.device.value_or(-1);
-  work.stream = fill.stream.value;
-  work.thread = fill.origin.thread;
-  work.graph = fill.graph.value;
-  work.size = fill.bytes;
-  work.launch_ns = fill.origin.launch_ns.value_or(kNoTime);
-  work.call_ns = fill.origin.call_ns.value_or(-1);
-  put_copy_call(work, fill.origin, line.context.value_or(0));
-  put_work(work, fill.start_ns, fill.end_ns);
+  work.destination = line.fill.memory;
+  add_transfer(work, line.fill, line);
 }
 
 void TimelinePass::add_memory(const log::MemoryLine& line) {

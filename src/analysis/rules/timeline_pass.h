@@ -42,6 +42,8 @@ class TimelinePass final : public LogContext {
   void add_graph(const log::GraphLaunchLine& line);
   void add_copy(const log::MemcpyLine& line);
   void add_fill(const log::MemsetLine& line);
+  template <class Event, class Line>
+  void add_transfer(GpuWork work, const Event& event, const Line& line);
   void add_memory(const log::MemoryLine& line);
   void add_api(const log::ApiLine& line, bool sync);
   void add_edge(const log::StreamEdgeLine& line);
