@@ -122,10 +122,8 @@ int analyze_verb(const Arguments& arguments) {
       ->capture_default_str();
   app.add_flag("--json", json, "As JSON, with every fact (docs/CLI.md)");
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", options.width, "Columns of the text")->type_name("N")->check(CLI::Range(40, 10000));
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_width_option(app, options.width, "text");
+  add_color_option(app, colour);
   if (const auto done = parse(app, arguments)) return *done;
 
   const auto print = [](const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); };

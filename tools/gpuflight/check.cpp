@@ -100,10 +100,8 @@ int check_verb(const Arguments& arguments) {
   app.add_flag("--all", options.all, "Show what is met too");
   format.add_options(app);
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", options.width, "Columns of the table")->type_name("N")->check(CLI::Range(40, 10000));
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_width_option(app, options.width, "table");
+  add_color_option(app, colour);
   if (const auto done = parse(app, arguments)) return *done;
   format.settle("check");
   options.colour = format.output == "-" && wants_colour(colour);

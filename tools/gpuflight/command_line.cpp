@@ -100,6 +100,16 @@ void describe(CLI::App& app, const std::string& verb, const std::string& usage, 
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
+void add_color_option(CLI::App& app, std::string& when) {
+  app.add_option("--color", when, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+}
+
+void add_width_option(CLI::App& app, std::size_t& width, const char* of) {
+  app.add_option("--width", width, std::string("Columns of the ") + of)->type_name("N")->check(CLI::Range(40, 10000));
+}
+
 std::optional<int> parse(CLI::App& app, const Arguments& arguments) {
   Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
   try {

@@ -2,6 +2,7 @@
 // everywhere.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,10 @@ namespace gpuflight::cli {
 // Sets up name, description, the words of the usage line behind the verb and the examples below the options.
 void describe(CLI::App& app, const std::string& verb, const std::string& usage, const std::string& description,
               const std::string& examples);
+
+// --color, for wants_colour(), and --width of the `text` or `table` that a verb prints.
+void add_color_option(CLI::App& app, std::string& when);
+void add_width_option(CLI::App& app, std::size_t& width, const char* of);
 
 // Parses; returns an exit code when the verb has nothing more to do (--help was printed). Throws UsageError.
 std::optional<int> parse(CLI::App& app, const Arguments& arguments);

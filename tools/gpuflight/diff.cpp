@@ -138,10 +138,8 @@ int diff_verb(const Arguments& arguments) {
   app.add_flag("--all", shown.all, "Kernels without a change too");
   format.add_options(app);
   app.add_flag("--full-names", shown.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", shown.width, "Columns of the table")->type_name("N")->check(CLI::Range(40, 10000));
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_width_option(app, shown.width, "table");
+  add_color_option(app, colour);
   if (const auto done = parse(app, arguments)) return *done;
   format.settle("diff");
   shown.colour = format.output == "-" && wants_colour(colour);

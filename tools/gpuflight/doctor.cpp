@@ -71,9 +71,7 @@ int doctor_verb(const Arguments& arguments) {
       "  gpuflight doctor\n"
       "  gpuflight doctor --json | jq -r '.findings[] | select(.health == \"prevents\") | .remedy'\n");
   app.add_flag("--json", json, "As JSON");
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_color_option(app, colour);
   if (const auto done = parse(app, arguments)) return *done;
 
   Findings findings = check_library();

@@ -38,10 +38,8 @@ int explain_verb(const Arguments& arguments) {
   choice.add_options(app);
   app.add_flag("--json", json, "As JSON, with every number (docs/CLI.md)");
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", options.width, "Columns of the text")->type_name("N")->check(CLI::Range(40, 10000));
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_width_option(app, options.width, "text");
+  add_color_option(app, colour);
   if (const auto done = parse(app, arguments)) return *done;
   options.colour = wants_colour(colour);
 

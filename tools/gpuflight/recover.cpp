@@ -66,7 +66,7 @@ int recover_verb(const Arguments& arguments) {
       ->capture_default_str();
   app.add_flag("--json", json, "The verdict as JSON (docs/RECOVERY.md)");
   app.add_flag("--full-names", how.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", how.width, "Columns of the text")->type_name("N")->check(CLI::Range(40, 10000));
+  add_width_option(app, how.width, "text");
   if (const auto done = parse(app, arguments)) return *done;
 
   analysis::Recovery recovery(flight, options);

@@ -60,10 +60,8 @@ int report_verb(const Arguments& arguments) {
                    ->type_name("FILE");
   for (const char* other : {"--by", "--sort", "--top", "--json", "--csv"}) html->excludes(app.get_option(other));
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--width", options.width, "Columns of the table")->type_name("N")->check(CLI::Range(40, 10000));
-  app.add_option("--color", colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_width_option(app, options.width, "table");
+  add_color_option(app, colour);
   app.get_option("LOG")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   if (const auto done = parse(app, arguments)) return *done;
   if (json && csv) throw UsageError("--json and --csv exclude each other", "report");

@@ -279,9 +279,7 @@ int tail_verb(const Arguments& arguments) {
   app.add_flag("--no-follow", no_follow, "Stop at the end of what is there");
   app.add_flag("--keep", options.keep, "Go on when the recording has ended");
   app.add_flag("--full-names", options.full_names, "Names with arguments and parameters, however long");
-  app.add_option("--color", options.colour, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
+  add_color_option(app, options.colour);
   if (const auto done = parse(app, arguments)) return *done;
 
   options.follow = !no_follow;
