@@ -93,6 +93,7 @@ void LogSummary::Sums::add(const Sums& other) {
   count += other.count;
   captured += other.captured;
   failed += other.failed;
+  calls_timed += other.calls_timed;
   if (__builtin_add_overflow(call_total_ns, other.call_total_ns, &call_total_ns)) call_total_ns = INT64_MAX;
 }
 
@@ -100,6 +101,7 @@ void LogSummary::Sums::subtract(const Sums& other) {
   count -= std::min(count, other.count);
   captured -= std::min(captured, other.captured);
   failed -= std::min(failed, other.failed);
+  calls_timed -= std::min(calls_timed, other.calls_timed);
   call_total_ns -= std::min(call_total_ns, other.call_total_ns);
 }
 
@@ -128,7 +130,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   if (launch.call_ns && event::plausible(launch.launch_ns) && event::plausible(*launch.call_ns)) {
     log.saw_time(launch.launch_ns + *launch.call_ns);
   }
-  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
+  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns ? 1u : 0u, launch.call_ns.value_or(0)};
   told.all.add(one);
   if (black_box) told.dumped.add(one);
   if (launch.captured) {
@@ -181,7 +183,9 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   log.saw_time(sum.to_ns);
   const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
   Told& told = told_of(config);
-  Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, static_cast<std::int64_t>(sum.call_total_ns)};
+  // Without `calls_timed`: a log of before some calls were not timed.
+  Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, line.calls_timed.value_or(sum.count),
+             static_cast<std::int64_t>(sum.call_total_ns)};
   if (sum.session) {
     fresh.subtract(told.all);
     told.session_only += fresh.count;
@@ -204,7 +208,7 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   group.captured += fresh.captured;
   group.failed += fresh.failed;
   group.add_launches(configs_[config].facts, executed);
-  group.call.add_many(executed, fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
+  group.call.add_many(std::min(executed, fresh.calls_timed), fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
   if (sum.total_ns && fresh.count == sum.count) {
     // Without `timed`: a log of before there were samples.
     group.gpu.add_many(line.timed.value_or(executed), *sum.total_ns, sum.min_ns, sum.max_ns);

@@ -65,6 +65,7 @@ class LogSummary {
  private:
   struct Sums {
     std::uint64_t count = 0, captured = 0, failed = 0;
+    std::uint64_t calls_timed = 0;  // that the time is of
     std::int64_t call_total_ns = 0;
     void add(const Sums& other);
     void subtract(const Sums& other);  // not below zero

@@ -220,15 +220,17 @@ void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, 
     return return_hit(page_, *thread, static_cast<std::int32_t>(*static_cast<const CUresult*>(data.functionReturnValue)),
                       [this](ThreadState& t, ThreadState::StreamEntry& s) { recorder_.mark_behind(t, s); });
   }
+  const auto enter = [&](const auto& launch, const void* function, std::uint32_t kind) {
+    auto& stream = thread->streams[ThreadState::stream_slot(launch.hStream, data.contextUid, kind)];
+    return enter_hit(page_, *thread, launch, function, stream, data.contextUid, kind, data.correlationId, 0);
+  };
   if (plain) [[likely]] {
     const auto& p = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
-    return enter_hit(page_, *thread, p, p.f, data.contextUid,
-                     id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz ? 2 : 1, data.correlationId);
+    return enter(p, p.f, id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz ? 2 : 1);
   }
   const auto& p = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (p.config == nullptr || p.config->numAttrs != 0) return false;
-  return enter_hit(page_, *thread, *p.config, p.f, data.contextUid,
-                   id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz ? 2 : 1, data.correlationId);
+  return enter(*p.config, p.f, id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz ? 2 : 1);
 }
 
 void CuptiSource::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept {

@@ -63,35 +63,77 @@ struct Hook<Id, Params, CUresult(Args...)> {
   }
 };
 
-// The rest of a launch that was no hit.
-template <class Real>
-CUresult launch_at_length(InterposeSource& source, CUpti_CallbackId id, const char* name, const void* params,
-                          CUstream stream, Real&& real) {
+// What a hooked launch needs of the process, on one cache line.
+enum LaunchRow : std::uint8_t { kKernel, kKernelPerThread, kKernelEx, kKernelExPerThread, kLaunchRows };
+struct alignas(64) LaunchLine {
+  InterposeSource* source;
+  LaunchRecorder* recorder;
+  const HotPage* page;
+  HookRow* rows[kLaunchRows];
+  std::uint32_t dense;         // enter_hit's
+  std::int32_t state_distance;  // of t_thread_state from the thread pointer: the linker's own word for it is a line more
+};
+static_assert(sizeof(LaunchLine) == 64);
+constinit LaunchLine g_line{};
+
+[[gnu::always_inline]] inline ThreadState* state_of_this_thread() noexcept {
+#if defined(__x86_64__)
+  return *reinterpret_cast<ThreadState**>(static_cast<char*>(__builtin_thread_pointer()) + g_line.state_distance);
+#else
+  return this_thread_state();
+#endif
+}
+
+void set_line(InterposeSource& source) noexcept {
+  g_line.source = &source;
+  g_line.recorder = &source.recorder();
+  g_line.page = &source.page();
+  g_line.dense = source.times_each_return() ? 0 : to_entered(kDenseNs);
+#if defined(__x86_64__)
+  g_line.state_distance = static_cast<std::int32_t>(reinterpret_cast<char*>(&t_thread_state) -
+                                                    static_cast<char*>(__builtin_thread_pointer()));
+#endif
+}
+
+// A launch that is no hit.
+template <class Params, class Real>
+CUresult launch_at_length(LaunchRow row, CUpti_CallbackId id, const Params& params, Real&& real) {
+  InterposeSource& source = *g_line.source;
   CUpti_CallbackData data;
-  const bool seen = source.begin(id, name, params, data);
-  if (seen) source.remember_context(stream, data.contextUid);
+  const bool seen = source.begin(id, g_line.rows[row]->name, &params, data);
   const CUresult result = real();
   if (seen) source.end(id, result, data);
   return result;
 }
 
-// A launch that may be a hit: `hit` (thread, context) tries to record it as one.
-template <class Hit, class Real>
-[[gnu::always_inline]] inline CUresult launch(CUpti_CallbackId id, const HookRow* row, const void* params,
-                                              CUstream stream, Hit&& hit, Real&& real) {
-  InterposeSource& source = *InterposeSource::current();
-  const HotPage& page = source.page();
-  ThreadState* const thread = this_thread_state();
-  if (page.recording.load(std::memory_order_relaxed) == 0 || thread == nullptr ||
-      thread->owner != &source.recorder() || thread->inside ||
-      !hit(page, *thread, source.known_context(*thread, stream))) [[unlikely]] {
-    return launch_at_length(source, id, row->name, params, stream, real);
+// A launch that is one, if it is `plain`. `real` calls the driver's function, `at_length` does all at length.
+template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class AtLength>
+[[gnu::always_inline]] inline CUresult launch(const Geometry& geometry, CUfunction function, CUstream stream, bool plain,
+                                              Real&& real, AtLength&& at_length) {
+  constexpr std::uint32_t kKind = Row == kKernelPerThread || Row == kKernelExPerThread ? 2 : 1;
+  std::atomic_thread_fence(std::memory_order_acquire);  // with turn_hooks
+  const LaunchLine& line = g_line;
+  const HotPage& page = *line.page;
+  ThreadState* const thread = state_of_this_thread();
+  if (page.recording.load(std::memory_order_relaxed) == 0 || thread == nullptr || thread->owner != line.recorder ||
+      thread->inside || !plain) [[unlikely]] {
+    return at_length();
+  }
+  std::uint32_t context = 0;
+  const bool of_any_context = ThreadState::is_default(stream);
+  if (of_any_context) {
+    context = line.source->known_context(*thread);
+    if (context == 0) [[unlikely]] return at_length();
+  }
+  auto& entry = thread->streams[ThreadState::stream_slot(stream, context, kKind)];
+  if (!of_any_context) context = entry.context_uid;
+  if (!enter_hit(page, *thread, geometry, function, entry, context, kKind, 0, line.dense)) [[unlikely]] {
+    return at_length();
   }
   const CUresult result = real();
   if (!return_hit(page, *thread, static_cast<std::int32_t>(result),
-                  [&](ThreadState& t, ThreadState::StreamEntry& s) { source.recorder().mark_behind(t, s); }))
-      [[unlikely]] {
-    source.end_hit(id, row->name, result);
+                  [](ThreadState& t, ThreadState::StreamEntry& s) { g_line.recorder->mark_behind(t, s); })) [[unlikely]] {
+    g_line.source->end_hit(Id, g_line.rows[Row]->name, result);
   }
   return result;
 }
@@ -100,22 +142,32 @@ template <bool PerThread>
 struct LaunchKernelHook {
   static constexpr CUpti_CallbackId kId =
       PerThread ? CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
-  static constinit inline HookRow* row = nullptr;
+  static constexpr LaunchRow kRow = PerThread ? kKernelPerThread : kKernel;
+  static constexpr HookRow*& row = g_line.rows[kRow];
 
   static CUresult CUDAAPI call(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                                void** arguments, void** extra) {
+    const auto with_all = [&](auto* function) __attribute__((always_inline)) {
+      return function(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments, extra);
+    };
     const cuLaunchKernel_params p{f,       grid_x,       grid_y, grid_z,    block_x, block_y,
                                   block_z, shared_bytes, stream, arguments, extra};
-    return launch(
-        kId, row, &p, stream,
-        [&](const HotPage& page, ThreadState& thread, std::uint32_t context) {
-          return context != 0 && enter_hit(page, thread, p, f, context, PerThread ? 2 : 1, 0);
-        },
-        [&] {
-          return real_of<decltype(::cuLaunchKernel)>(row)(f, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                                                          shared_bytes, stream, arguments, extra);
-        });
+    return launch<kRow, kId>(
+        p, f, stream, true, [&] { return with_all(real_of<decltype(::cuLaunchKernel)>(row)); },
+        [&] { return with_all(&at_length); });
+  }
+  // A function of its own, and of the same arguments, so that on the way of a hit none of them needs an address.
+  [[gnu::noinline]] static CUresult CUDAAPI at_length(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                                      unsigned block_x, unsigned block_y, unsigned block_z,
+                                                      unsigned shared_bytes, CUstream stream, void** arguments,
+                                                      void** extra) {
+    const cuLaunchKernel_params p{f,       grid_x,       grid_y, grid_z,    block_x, block_y,
+                                  block_z, shared_bytes, stream, arguments, extra};
+    return launch_at_length(kRow, kId, p, [&] {
+      return real_of<decltype(::cuLaunchKernel)>(row)(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                                                      stream, arguments, extra);
+    });
   }
 };
 
@@ -123,17 +175,22 @@ template <bool PerThread>
 struct LaunchKernelExHook {
   static constexpr CUpti_CallbackId kId =
       PerThread ? CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx;
-  static constinit inline HookRow* row = nullptr;
+  static constexpr LaunchRow kRow = PerThread ? kKernelExPerThread : kKernelEx;
+  static constexpr HookRow*& row = g_line.rows[kRow];
 
   static CUresult CUDAAPI call(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+    if (config == nullptr) return at_length(config, f, arguments, extra);
+    return launch<kRow, kId>(
+        *config, f, config->hStream, config->numAttrs == 0,
+        [&] { return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra); },
+        [&] { return at_length(config, f, arguments, extra); });
+  }
+  [[gnu::noinline]] static CUresult CUDAAPI at_length(const CUlaunchConfig* config, CUfunction f, void** arguments,
+                                                      void** extra) {
     const cuLaunchKernelEx_params p{config, f, arguments, extra};
-    return launch(
-        kId, row, &p, config != nullptr ? config->hStream : nullptr,
-        [&](const HotPage& page, ThreadState& thread, std::uint32_t context) {
-          return context != 0 && config != nullptr && config->numAttrs == 0 &&
-                 enter_hit(page, thread, *config, f, context, PerThread ? 2 : 1, 0);
-        },
-        [&] { return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra); });
+    return launch_at_length(kRow, kId, p, [&] {
+      return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra);
+    });
   }
 };
 
@@ -304,7 +361,8 @@ const auto& entries() noexcept {
 
 }  // namespace
 
-void turn_hooks(const hooks::HookTable& table, Hooks which, bool edges) noexcept {
+void turn_hooks(InterposeSource& source, const hooks::HookTable& table, Hooks which, bool edges) noexcept {
+  set_line(source);
   for (const Entry& entry : entries()) {
     if (*entry.row == nullptr) *entry.row = find_hook(table, entry.name);
     HookRow* const row = *entry.row;

@@ -13,6 +13,8 @@ enum class Hooks : std::uint8_t {
   kState,  // those that say what handles and captures there are
   kAll,    // launches and the calls beside them too
 };
-void turn_hooks(const hooks::HookTable& table, Hooks which, bool edges) noexcept;
+class InterposeSource;
+// `source` is told from here on.
+void turn_hooks(InterposeSource& source, const hooks::HookTable& table, Hooks which, bool edges) noexcept;
 
 }  // namespace gpuflight::capture

@@ -4,23 +4,18 @@
 #include "capture/miss_guard.h"
 
 namespace gpuflight::capture {
-namespace {
-
-constexpr std::uintptr_t kLastSpecialStream = 2;  // CU_STREAM_PER_THREAD
-
-}  // namespace
-
 std::atomic<InterposeSource*> InterposeSource::g_current{nullptr};
 
 InterposeSource::InterposeSource(const DriverCallReader::Parts& parts, const DriverApi& driver, HotPage& page,
-                                 bool inside_init)
+                                 bool inside_init, bool time_each_return)
     : recorder_(parts.recorder),
       page_(page),
       driver_(driver),
       contexts_(driver, page),
       calls_(parts, *this),
       table_(find_hooks()),
-      inside_init_(inside_init) {}
+      inside_init_(inside_init),
+      time_each_return_(time_each_return) {}
 
 bool InterposeSource::usable(std::string& problem) const noexcept {
   try {
@@ -48,7 +43,7 @@ SourceStatus InterposeSource::start(std::string& problem) noexcept {
   if (!usable(problem)) return SourceStatus::kNoLibrary;
   g_current.store(this, std::memory_order_release);
   calls_.enable(true);
-  turn_hooks(*table_, Hooks::kAll, watch_edges());
+  turn_hooks(*this, *table_, Hooks::kAll, watch_edges());
   return SourceStatus::kOk;
 }
 
@@ -62,7 +57,7 @@ SourceStatus InterposeSource::take_over(ContextSource& from, std::string& proble
 // source will tell.
 void InterposeSource::stop(bool release) noexcept {
   if (table_ == nullptr || current() != this) return;
-  turn_hooks(*table_, release ? Hooks::kNone : Hooks::kState, watch_edges());
+  turn_hooks(*this, *table_, release ? Hooks::kNone : Hooks::kState, watch_edges());
   calls_.enable(false);
 }
 
@@ -71,13 +66,7 @@ CUcontext InterposeSource::current_context() const noexcept {
   return driver_.ctx_get_current(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-// The id of the context that a launch into `stream` is in, if the thread knows it; else 0.
-std::uint32_t InterposeSource::known_context(const ThreadState& thread, CUstream stream) const noexcept {
-  if (thread.context_stream == stream && stream != nullptr &&
-      thread.context_stream_generation == page_.stream_generation.load(std::memory_order_relaxed) &&
-      thread.context_generation == page_.context_generation.load(std::memory_order_relaxed)) {
-    return thread.context_stream_uid;
-  }
+std::uint32_t InterposeSource::known_context(const ThreadState& thread) const noexcept {
   const CUcontext context = current_context();
   return thread.context == context && context != nullptr &&
                  thread.context_generation == page_.context_generation.load(std::memory_order_relaxed)
@@ -93,7 +82,6 @@ std::uint32_t InterposeSource::look_up_context(ThreadState& thread, CUcontext co
   thread.context_uid = contexts_.uid_of(context);
   thread.context = context;
   thread.context_generation = generation;
-  thread.context_stream = nullptr;
   return thread.context_uid;
 }
 
@@ -123,15 +111,6 @@ void InterposeSource::end_hit(CUpti_CallbackId id, const char* name, const CUres
   data.functionName = name;
   data.contextUid = this_thread_state()->context_uid;
   end(id, result, data);
-}
-
-// A stream is of one context: launches into it need not ask which is current.
-void InterposeSource::remember_context(CUstream stream, std::uint32_t uid) noexcept {
-  ThreadState* const thread = this_thread_state();
-  if (thread == nullptr || reinterpret_cast<std::uintptr_t>(stream) <= kLastSpecialStream) return;
-  thread->context_stream = stream;
-  thread->context_stream_uid = uid;
-  thread->context_stream_generation = page_.stream_generation.load(std::memory_order_relaxed);
 }
 
 void InterposeSource::on_stream_destroy(CUstream stream) noexcept {

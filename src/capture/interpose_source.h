@@ -18,8 +18,10 @@ namespace gpuflight::capture {
 
 class InterposeSource final : public LaunchSource, private ContextSource {
  public:
-  // `inside_init`: started inside the program's cuInit, which then must have come through the hook.
-  InterposeSource(const DriverCallReader::Parts& parts, const DriverApi& driver, HotPage& page, bool inside_init);
+  // `inside_init`: started inside the program's cuInit, which then must have come through the hook. `time_each_return`:
+  // of launches that follow one another closely too (launch_hit.h).
+  InterposeSource(const DriverCallReader::Parts& parts, const DriverApi& driver, HotPage& page, bool inside_init,
+                  bool time_each_return);
 
   const char* name() const noexcept override { return "interpose"; }
   SourceStatus start(std::string& problem) noexcept override;
@@ -36,10 +38,11 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   void end(CUpti_CallbackId id, const CUresult& result, CUpti_CallbackData& data) noexcept;
   // The return of a launch that was a hit, where that is more than a hit can do.
   void end_hit(CUpti_CallbackId id, const char* name, const CUresult& result) noexcept;
-  void remember_context(CUstream stream, std::uint32_t uid) noexcept;
-  std::uint32_t known_context(const ThreadState& thread, CUstream stream) const noexcept;
+  // The id of the current context, if the thread knows it; else 0.
+  std::uint32_t known_context(const ThreadState& thread) const noexcept;
   LaunchRecorder& recorder() const noexcept { return recorder_; }
   const HotPage& page() const noexcept { return page_; }
+  bool times_each_return() const noexcept { return time_each_return_; }
 
   void on_stream_destroy(CUstream stream) noexcept;
   void on_graph_exec_destroy(CUgraphExec exec) noexcept;
@@ -65,6 +68,7 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   DriverCallReader calls_;
   hooks::HookTable* const table_;
   const bool inside_init_;
+  const bool time_each_return_;
 };
 
 }  // namespace gpuflight::capture

@@ -24,6 +24,15 @@ bool counter_may_serve() noexcept {
 
 }  // namespace
 
+#if defined(__x86_64__)
+[[gnu::cold, gnu::noinline]] bool LaunchClock::counter_ns_again(const HotPage& page, std::int64_t& now) noexcept {
+  for (int tries = 0; tries < 15 && page.scale.load(std::memory_order_relaxed) != 0; ++tries) {
+    if (try_counter_ns(page, now)) return true;
+  }
+  return false;
+}
+#endif
+
 // Counter and clock at one instant: of a few tries the one least disturbed.
 LaunchClock::Pair LaunchClock::read_pair() noexcept {
   Pair best;

@@ -38,24 +38,11 @@ class LaunchClock {
   // The same from the counter alone; false: it is not in use, or not to be had now. Touches nothing but the page.
   static bool counter_ns(const HotPage& page, std::int64_t& now) noexcept {
 #if defined(__x86_64__)
-    for (int tries = 0; tries < 16; ++tries) {
-      const std::uint32_t before = page.version.load(std::memory_order_acquire);
-      const std::uint64_t base = page.base_ticks.load(std::memory_order_relaxed);
-      const std::int64_t ns = page.base_ns.load(std::memory_order_relaxed);
-      const std::uint64_t scale = page.scale.load(std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if ((before & 1) == 0 && page.version.load(std::memory_order_relaxed) == before) [[likely]] {
-        if (scale == 0) [[unlikely]] return false;
-        // Another core's counter may be a few ticks behind the base.
-        const auto ticks = static_cast<std::int64_t>(__rdtsc() - base);
-        now = ns + static_cast<std::int64_t>((static_cast<__int128>(ticks) * static_cast<std::int64_t>(scale)) >> 32);
-        return true;
-      }
-    }
+    return try_counter_ns(page, now) || counter_ns_again(page, now);
 #else
     static_cast<void>(page), static_cast<void>(now);
-#endif
     return false;
+#endif
   }
 
  private:
@@ -66,6 +53,23 @@ class LaunchClock {
     std::int64_t ns = 0;  // CLOCK_MONOTONIC
   };
 
+#if defined(__x86_64__)
+  [[gnu::always_inline]] static bool try_counter_ns(const HotPage& page, std::int64_t& now) noexcept {
+    const std::uint32_t before = page.version.load(std::memory_order_acquire);
+    const std::uint64_t base = page.base_ticks.load(std::memory_order_relaxed);
+    const std::int64_t ns = page.base_ns.load(std::memory_order_relaxed);
+    const std::uint64_t scale = page.scale.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (((before & 1) | (page.version.load(std::memory_order_relaxed) ^ before)) != 0 || scale == 0) [[unlikely]] {
+      return false;
+    }
+    // Another core's counter may be a few ticks behind the base.
+    const auto ticks = static_cast<std::int64_t>(__rdtsc() - base);
+    now = ns + static_cast<std::int64_t>((static_cast<__int128>(ticks) * static_cast<std::int64_t>(scale)) >> 32);
+    return true;
+  }
+  static bool counter_ns_again(const HotPage& page, std::int64_t& now) noexcept;  // a few times more
+#endif
   static std::int64_t clock_ns() noexcept { return system_clock_ns(CLOCK_MONOTONIC); }
   static Pair read_pair() noexcept;
   static std::uint64_t scale_between(const Pair& a, const Pair& b) noexcept;

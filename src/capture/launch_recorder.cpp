@@ -119,6 +119,7 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
     // A recalibration of the clock in between may have set it back by a fraction of a microsecond.
     record->call_ns = now > record->launch_ns ? now - record->launch_ns : 0;
     record->status = status;
+    record->flags &= static_cast<std::uint16_t>(~flight::kFlagCallUntimed);
     record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_release);
   }
   thread.open_count = 0;

@@ -68,15 +68,17 @@ struct alignas(64) ThreadState {
   bool inside = false;              // the driver calls now running are our own
   bool missed = false;              // the launch being recorded was no cache hit
   bool marks = false;               // launches are followed by marks
+  bool untimed = false;             // the return of the open launch is not timed
   std::uint32_t tid = 0;
   std::uint32_t open_count = 0;
   std::uint32_t scope_now = 0;  // scopes.path(), for the hot path
   std::uint32_t config_generation = 0;
   std::uint32_t stream_generation = 0;
-  std::uint32_t graph_generation = 0;
-  std::uint32_t sample = 0;  // counts launches to time our own cost now and then
+  std::uint32_t entered = 0;  // when the last launch that was a hit began, in units of launch_hit.h's; it wraps
+  std::uint32_t sample = 0;   // counts launches to time our own cost now and then
   std::array<flight::Record*, kMaxOpen> open{};
   std::int64_t sampled_enter_ns = -1;
+  std::uint32_t graph_generation = 0;
   ScopeStack scopes;
   std::unique_ptr<ScopeCache> scope_cache;  // null until the first scope
   std::array<std::array<LaunchEntry, 2>, kLaunchSlots> launches{};
@@ -85,13 +87,10 @@ struct alignas(64) ThreadState {
   std::uint32_t device_context = 0;  // context whose device is known; ids are not used twice
   std::int32_t device = -1;
 
-  // Of sources that are not told ids of contexts: the current one when it was last looked up, and that of a stream.
+  // Of sources that are not told ids of contexts: the current one when it was last looked up.
   const void* context = nullptr;
   std::uint32_t context_uid = 0;
   std::uint32_t context_generation = 0;
-  const void* context_stream = nullptr;
-  std::uint32_t context_stream_uid = 0;
-  std::uint32_t context_stream_generation = 0;  // of streams
 
   // Where a launch is looked up; the common, plain ones differ in these.
   static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,
@@ -101,8 +100,14 @@ struct alignas(64) ThreadState {
     h ^= std::uint64_t{dyn_shared_bytes} << 29;
     return static_cast<std::size_t>((h * 0x9E3779B97F4A7C15ull) >> 56) % kLaunchSlots;
   }
+  // A default stream is one of each context's; any other is of one context, and found without it.
+  static constexpr bool is_default(const void* stream) noexcept {
+    constexpr std::uintptr_t kLast = 2;  // CU_STREAM_PER_THREAD
+    return reinterpret_cast<std::uintptr_t>(stream) <= kLast;
+  }
   static std::size_t stream_slot(const void* stream, std::uint32_t context_uid, std::uint32_t kind) noexcept {
-    return ((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ context_uid ^ kind) % kStreamSlots;
+    const std::uintptr_t of_context = is_default(stream) ? context_uid : 0;
+    return ((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ of_context ^ kind) % kStreamSlots;
   }
 
   // In place: a whole new array would first stand on the host's stack, which may be small.

@@ -33,6 +33,12 @@ enum class Capture : std::uint8_t {
   kInterpose,  // the driver's entry points, by the hooks library
 };
 
+// Of which launches the host's time in the call is taken.
+enum class CallTimes : std::uint8_t {
+  kAuto,  // by the hooks: not of all that follow one another closely
+  kAll,
+};
+
 struct Options {
   // what is recorded
   bool enabled = true;
@@ -41,6 +47,7 @@ struct Options {
   Capture capture = Capture::kAuto;
   Timing timing;
   Graphs graphs = Graphs::kAuto;
+  CallTimes call_times = CallTimes::kAuto;
   bool nvtx = true;     // ranges and marks of the program's NVTX
   bool edges = true;    // event records and waits: the dependencies between streams
   std::string include;  // comma-separated globs of program names; empty: all

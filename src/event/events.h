@@ -116,6 +116,7 @@ struct KernelSummary {
   std::uint64_t failed = 0;     // launches whose status was not 0
   std::uint64_t captured = 0;   // of count: into graphs, not executed
   std::uint64_t call_total_ns = 0;
+  std::uint64_t calls_timed = 0;  // launches that call_total_ns is of
   bool session = false;  // over the whole recording, written at its end: not to be added to the lines of its seconds
   MaybeNs call_min_ns, call_max_ns;
   // GPU times: null where timing is off

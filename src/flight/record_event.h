@@ -24,7 +24,7 @@ inline event::KernelLaunch to_kernel_launch(const Record& record, RecordPhase ph
   launch.thread = record.thread;
   launch.launch_ns = record.launch_ns;
   if (phase == RecordPhase::kReturned) {
-    launch.call_ns = record.call_ns;
+    if ((record.flags & kFlagCallUntimed) == 0) launch.call_ns = record.call_ns;
     launch.status = record.status;
   }
   launch.captured = (record.flags & kFlagCaptured) != 0;

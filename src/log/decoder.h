@@ -64,6 +64,7 @@ struct DeviceInfoLine {
 struct KernelSummaryLine {
   event::KernelSummary summary;
   std::optional<std::uint64_t> timed;  // not in logs before format 1.1
+  std::optional<std::uint64_t> calls_timed;  // nor this
   event::KernelInfo kernel;
   event::LaunchShape shape;
   event::Occupancy occupancy;

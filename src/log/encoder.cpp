@@ -253,6 +253,7 @@ bool append_kernel_summary(Buffer& out, const RenderedConfig& config, const even
   m.number("failed", s.failed);
   m.number("captured", s.captured);
   m.number("call_total_ns", s.call_total_ns);
+  m.number("calls_timed", s.calls_timed);
   m.maybe("call_min_ns", s.call_min_ns);
   m.maybe("call_max_ns", s.call_max_ns);
   m.number("timed", s.timed);

@@ -148,6 +148,7 @@ constexpr auto kSummaryFields = joined(config_fields<KernelSummaryLine>(), std::
     F("failed", false, read(v, e.summary.failed)),
     F("captured", false, read(v, e.summary.captured)),
     F("call_total_ns", false, read(v, e.summary.call_total_ns)),
+    F("calls_timed", false, read(v, e.calls_timed)),
     F("call_min_ns", false, read(v, e.summary.call_min_ns)),
     F("call_max_ns", false, read(v, e.summary.call_max_ns)),
     F("timed", false, read(v, e.timed)),

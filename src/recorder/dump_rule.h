@@ -16,6 +16,8 @@ class DumpRule {
 
   bool on_gpu_time() const noexcept { return field_ == Field::kDuration || field_ == Field::kQueue; }
 
+  bool on_call_time() const noexcept { return field_ == Field::kCall; }
+
   // A value that is not known matches nothing.
   bool matches(const event::KernelLaunch& launch) const noexcept;
 

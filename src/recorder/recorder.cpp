@@ -301,15 +301,6 @@ void Recorder::build_parts() {
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
-  const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                               errors_, options_.edges && options_.timing.on()};
-  cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
-  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_);
-  source_ = cupti_.get();
-  gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
-  watch_ = std::make_unique<IncidentWatch>(
-      IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
-      static_cast<std::int64_t>(options_.hang_after_ms) * 1'000'000, options_.hang_command);
   Drain::Options drain;
   drain.details = options_.details;
   drain.summaries_only = options_.mode == config::Mode::kBlackbox;
@@ -325,6 +316,17 @@ void Recorder::build_parts() {
           "known of every launch");
     }
   }
+  const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
+                                               errors_, options_.edges && options_.timing.on()};
+  cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
+  const bool time_each_return =
+      options_.call_times == config::CallTimes::kAll || (drain.rule && drain.rule->on_call_time());
+  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_, time_each_return);
+  source_ = cupti_.get();
+  gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
+  watch_ = std::make_unique<IncidentWatch>(
+      IncidentWatch::Parts{driver_, *kernels_, *streams_, markers_.get(), errors_, file_},
+      static_cast<std::int64_t>(options_.hang_after_ms) * 1'000'000, options_.hang_command);
   calls_ = std::make_unique<CallLines>(*rings_, *streams_, notices_);
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
                                                 *launches_, sink_, *calls_, watch_.get()},

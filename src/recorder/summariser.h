@@ -34,6 +34,7 @@ class Summariser {
     totals.captured += launch.captured;
     if (launch.call_ns) {
       totals.call_total_ns += static_cast<std::uint64_t>(*launch.call_ns);
+      ++totals.calls_timed;
       if (totals.call_min_ns < 0 || *launch.call_ns < totals.call_min_ns) totals.call_min_ns = *launch.call_ns;
       if (*launch.call_ns > totals.call_max_ns) totals.call_max_ns = *launch.call_ns;
     }
@@ -74,6 +75,7 @@ class Summariser {
       summary.failed = totals.failed;
       summary.captured = totals.captured;
       summary.call_total_ns = totals.call_total_ns;
+      summary.calls_timed = totals.calls_timed;
       if (totals.call_min_ns >= 0) {
         summary.call_min_ns = totals.call_min_ns;
         summary.call_max_ns = totals.call_max_ns;
@@ -106,7 +108,7 @@ class Summariser {
     event::QuantileSketch durations;
   };
   struct Totals {
-    std::uint64_t count = 0, failed = 0, captured = 0, call_total_ns = 0;
+    std::uint64_t count = 0, failed = 0, captured = 0, call_total_ns = 0, calls_timed = 0;
     std::int64_t call_min_ns = -1, call_max_ns = -1;
     std::unique_ptr<Times> times;  // null: none known
   };

@@ -24,7 +24,7 @@ Args call_args(const event::MaybeNs& call_ns, const event::MaybeStatus& status, 
   Args args;
   if (correlation != 0) args.number("correlation", correlation);
   if (status.value_or(0) != 0) args.number("status", *status);
-  if (!call_ns) args.text("returned", "no");
+  if (!call_ns && !status) args.text("returned", "no");
   args.scope(scope);
   return args;
 }

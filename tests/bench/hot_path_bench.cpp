@@ -40,7 +40,8 @@ class Caller {
   [[gnu::noinline]] void enter(Rig& r, std::uintptr_t kernel = 0) {
     const auto* const function = reinterpret_cast<const void*>(0x1000 + kernel * 0x140);
     capture::ThreadState* const thread = r.launches->enter();
-    if (capture::enter_hit(*r.page, *thread, geometry_, function, 1, 1, 0)) return;
+    auto& stream = thread->streams[capture::ThreadState::stream_slot(geometry_.hStream, 1, 1)];
+    if (capture::enter_hit(*r.page, *thread, geometry_, function, stream, 1, 1, 0, 0)) return;
     capture::LaunchCall call;
     call.symbol = "_Z5emptyv";
     call.context_uid = 1;

@@ -5,7 +5,9 @@
 // The hooks library is not needed: this program is its table.
 #include <benchmark/benchmark.h>
 
-#include <array>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "capture/interpose_source.h"
 #include "recorder_rig.h"
@@ -41,7 +43,7 @@ capture::InterposeSource& source() {
     static capture::ErrorBoard errors;
     return new capture::InterposeSource(
         {*rig.launches, *rig.resolver, *rig.streams, rig.graphs, *rig.devices, nullptr, errors, false}, rig.driver,
-        *rig.page, false);
+        *rig.page, false, false);
   }();
   return *one;
 }
@@ -58,6 +60,46 @@ void launch_all(benchmark::State& state, CUstream stream) {
   }
   state.counters["misses"] = static_cast<double>(rig.launches->cost().misses.load());
 }
+
+#if defined(__x86_64__)
+// The same with a driver that uses the first-level caches for itself: ticks of a launch and the driver's work behind it,
+// in turns with the driver's own function, by the median.
+void BM_Cold(benchmark::State& state) {
+  static bench::Driver driver;
+  const bool recorded = state.range(0) != 0;
+  const auto stream = reinterpret_cast<CUstream>(0x3000);
+  std::string problem;
+  if (recorded && source().start(problem) != capture::SourceStatus::kOk) return state.SkipWithError(problem.c_str());
+  Rig& rig = bench::rig();
+  std::vector<std::uint64_t> ticks[2];
+  std::uint64_t launches = 0;
+  for (auto _ : state) {
+    for (int hooked = 0; hooked < 2; ++hooked) {
+      driver.run();
+      const auto launch = reinterpret_cast<decltype(&launch_nothing)>(
+          __atomic_load_n(hooked != 0 ? &g_row.target : &g_row.real, __ATOMIC_RELAXED));
+      const std::uint64_t begin = __rdtsc();
+      benchmark::DoNotOptimize(
+          launch(reinterpret_cast<CUfunction>(0x2000), 4, 1, 1, 256, 1, 1, 0, stream, nullptr, nullptr));
+      driver.run();
+      ticks[hooked].push_back(__rdtsc() - begin);
+    }
+    if (++launches % (flight::kRecordsPerChunk * 64) != 0) continue;
+    if (capture::ThreadState* const thread = capture::this_thread_state()) rig.give_back(*thread->ring);
+  }
+  if (recorded) source().stop(true);
+  const auto quantile = [&](int which, double share) {
+    auto& all = ticks[which];
+    std::sort(all.begin(), all.end());
+    return static_cast<double>(all[static_cast<std::size_t>(share * static_cast<double>(all.size() - 1))]);
+  };
+  for (const double share : {0.1, 0.25, 0.5}) {
+    state.counters["more_q" + std::to_string(static_cast<int>(share * 100))] = quantile(1, share) - quantile(0, share);
+  }
+  state.counters["bare"] = quantile(0, 0.5);
+}
+BENCHMARK(BM_Cold)->ArgName("recorded")->Arg(0)->Arg(1)->Iterations(60000);
+#endif
 
 void BM_Idle(benchmark::State& state) {
   source().stop(true);

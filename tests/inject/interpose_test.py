@@ -103,6 +103,42 @@ class Choice(HooksTest):
         self.assertEqual(*facts)
 
 
+class CallTimes(HooksTest):
+    """The host's time in a call: of each launch, but where they follow one another closely."""
+    LAUNCHES = 4000
+
+    def run_closely(self, **variables):
+        self.run_host(HOST, "name", SIM / "libcuda.so.1", self.LAUNCHES,
+                      **self.hooked(GPUFLIGHT_CAPTURE="interpose", **variables))
+        log = self.log()
+        self.assert_balanced(log)
+        return log
+
+    def test_of_some(self):
+        log = self.run_closely()
+        self.assertEqual(len(log.kernels), self.LAUNCHES)
+        self.assertEqual({e["status"] for e in log.kernels}, {0})
+        timed = sum(e["call_ns"] is not None for e in log.kernels)
+        self.assertGreaterEqual(timed, self.LAUNCHES // 8)
+        self.assertLess(timed, self.LAUNCHES)
+        (summary,) = log.of("kernel_summary")
+        self.assertEqual((summary["count"], summary["calls_timed"]), (self.LAUNCHES, timed))
+
+    def test_of_all(self):
+        log = self.run_closely(GPUFLIGHT_CALL_TIMES="all")
+        self.assertNotIn(None, [e["call_ns"] for e in log.kernels])
+
+    def test_of_all_where_a_rule_asks_for_them(self):
+        log = self.run_closely(GPUFLIGHT_MODE="blackbox", GPUFLIGHT_DUMP_WHEN="call_ns > 1e15")
+        sums = [(s["count"], s["calls_timed"]) for s in log.of("kernel_summary") if s["session"]]
+        self.assertEqual(sums, [(self.LAUNCHES, self.LAUNCHES)])
+
+    def test_by_cupti_of_all(self):
+        self.run_host(HOST, "name", SIM / "libcuda.so.1", self.LAUNCHES,
+                      **self.hooked(GPUFLIGHT_CAPTURE="cupti", GPUFLIGHT_TIMING="off"))
+        self.assertNotIn(None, [e["call_ns"] for e in self.log().kernels])
+
+
 class Ways(HooksTest):
     """How a program comes by the driver's functions."""
 

@@ -1,11 +1,12 @@
-// What a launch and the replay of a graph cost the host where launches are seen by the driver's entry points: the driver's
-// own function, the hook while nothing is recorded, and the hook while recording; in one process, in alternating rounds.
+// What a launch and the replay of a graph cost the host where launches are seen by the driver's entry points: the hook
+// against the driver's own function, batch by batch in turns, in rounds in which nothing is recorded and in rounds in
+// which all is.
 //
 //   interpose_cost [--threads N] [--rounds N] [--launches N] [--replays N] [--null-stream 0|1] [--simulated]
 //
-// Both libraries are preloaded by who starts it. Without them only the bare way is measured. Launches: the call alone,
-// 500 between two synchronises that are not timed; replays of a graph of 100: the call alone, and until the last has
-// ended on the GPU. Result: one JSON line, ns.
+// Both libraries are preloaded by who starts it. Without them only the driver's own function is measured. Launches: the
+// call alone, 250 after 10 and before a synchronise that are not timed; replays of a graph of 100: the call alone, and
+// until the last has ended on the GPU. Result: one JSON line, ns.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -24,10 +25,21 @@ namespace {
 using namespace gpuflight::gpu_tests;
 using Clock = std::chrono::steady_clock;
 
-constexpr long kBatch = 500, kNodes = 100, kReplayBatch = 10;
+constexpr long kFirst = 10, kBatch = 250, kNodes = 100, kReplayBatch = 10;
 
-enum Way { kBare, kIdle, kRecorded, kWays };
-constexpr const char* kNames[] = {"bare", "idle", "recorded"};
+enum State { kIdle, kRecorded, kStates };
+constexpr const char* kNames[] = {"idle", "recorded"};
+
+// Batches of the driver's own function and of the hook, each pair one after the other.
+struct Pairs {
+  std::vector<double> own, hooked;
+
+  void append(const Pairs& more) {
+    own.insert(own.end(), more.own.begin(), more.own.end());
+    hooked.insert(hooked.end(), more.hooked.begin(), more.hooked.end());
+  }
+  void add(bool is_hooked, double ns) { (is_hooked ? hooked : own).push_back(ns); }
+};
 
 struct Entries {
   decltype(&::cuLaunchKernel) launch;
@@ -103,18 +115,18 @@ class Launchers {
     for (std::size_t i = 0; i < took_.size(); ++i) threads_.emplace_back([this, i] { serve(i); });
   }
   ~Launchers() {
-    launch_ = nullptr;
+    launch_ = {};
     barrier_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
   }
-  // ns a launch: median over all batches of all threads.
-  double round(decltype(&::cuLaunchKernel) launch) {
-    launch_ = launch;
+  // ns a launch, by batch.
+  Pairs round(decltype(&::cuLaunchKernel) own, decltype(&::cuLaunchKernel) hooked) {
+    launch_ = {own, hooked};
     barrier_.arrive_and_wait();
     barrier_.arrive_and_wait();
-    std::vector<double> all;
-    for (const auto& one : took_) all.insert(all.end(), one.begin(), one.end());
-    return quantile(std::move(all), 0.5);
+    Pairs all;
+    for (const Pairs& one : took_) all.append(one);
+    return all;
   }
 
  private:
@@ -123,15 +135,22 @@ class Launchers {
     const CUstream stream = null_stream_ ? nullptr : new_stream();
     for (;;) {
       barrier_.arrive_and_wait();
-      if (launch_ == nullptr) return;
-      took_[index].clear();
-      for (long batch = -1; batch < launches_ / kBatch; ++batch) {  // the first warms up
+      if (launch_[0] == nullptr) return;
+      took_[index] = {};
+      for (long batch = -2; batch < 2 * (launches_ / kBatch); ++batch) {  // the first of each warms up
+        // Which comes first changes from pair to pair.
+        const bool hooked = ((batch ^ (batch >> 1)) & 1) != 0;
+        const auto function = launch_[hooked ? 1 : 0];
+        const auto launch_all = [&](long launches) {
+          for (long i = 0; i < launches; ++i) {
+            const CUresult result = function(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
+            if (result != CUDA_SUCCESS) [[unlikely]] must(result, "cuLaunchKernel");
+          }
+        };
+        launch_all(kFirst);
         const auto begin = Clock::now();
-        for (long i = 0; i < kBatch; ++i) {
-          const CUresult result = launch_(kernel_, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
-          if (result != CUDA_SUCCESS) [[unlikely]] must(result, "cuLaunchKernel");
-        }
-        if (batch >= 0) took_[index].push_back(since(begin) / kBatch);
+        launch_all(kBatch);
+        if (batch >= 0) took_[index].add(hooked, since(begin) / kBatch);
         must(cuStreamSynchronize(stream), "cuStreamSynchronize");
       }
       barrier_.arrive_and_wait();
@@ -143,18 +162,20 @@ class Launchers {
   const long launches_;
   const bool null_stream_;
   std::barrier<> barrier_;
-  std::vector<std::vector<double>> took_;
+  std::vector<Pairs> took_;
   std::vector<std::thread> threads_;
-  decltype(&::cuLaunchKernel) launch_ = nullptr;
+  std::array<decltype(&::cuLaunchKernel), 2> launch_{};
 };
 
 struct Replays {
-  double call_ns = 0, whole_ns = 0;
+  Pairs call_ns, whole_ns;
 };
 
-Replays replay_round(CUgraphExec graph, CUstream stream, long replays, decltype(&::cuGraphLaunch) replay) {
-  std::vector<double> calls, whole;
-  for (long batch = -1; batch < replays / kReplayBatch; ++batch) {
+Replays replay_round(CUgraphExec graph, CUstream stream, long replays, const Entries& own, const Entries& hooks) {
+  Replays all;
+  for (long batch = -2; batch < 2 * (replays / kReplayBatch); ++batch) {
+    const bool hooked = ((batch ^ (batch >> 1)) & 1) != 0;
+    const auto replay = (hooked ? hooks : own).replay;
     const auto begin = Clock::now();
     double in_calls = 0;
     for (long i = 0; i < kReplayBatch; ++i) {
@@ -164,27 +185,27 @@ Replays replay_round(CUgraphExec graph, CUstream stream, long replays, decltype(
     }
     must(cuStreamSynchronize(stream), "cuStreamSynchronize");
     if (batch < 0) continue;
-    calls.push_back(in_calls / kReplayBatch);
-    whole.push_back(since(begin) / kReplayBatch);
+    all.call_ns.add(hooked, in_calls / kReplayBatch);
+    all.whole_ns.add(hooked, since(begin) / kReplayBatch);
   }
-  return {quantile(calls, 0.5), quantile(whole, 0.5)};
+  return all;
 }
 
-void print(const char* name, const std::vector<double>& values) {
-  std::printf("\"%s\":{\"median\":%.2f,\"q1\":%.2f,\"q3\":%.2f},", name, quantile(values, 0.5), quantile(values, 0.25),
-              quantile(values, 0.75));
+void print(const std::string& name, const std::vector<double>& values) {
+  std::printf("\"%s\":{\"median\":%.2f,\"q1\":%.2f,\"q3\":%.2f,\"tenth\":%.2f},", name.c_str(), quantile(values, 0.5),
+              quantile(values, 0.25), quantile(values, 0.75), quantile(values, 0.1));
 }
 
-std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> out;
-  for (std::size_t i = 0; i < a.size(); ++i) out.push_back(a[i] - b[i]);
-  return out;
-}
-
-std::vector<double> percent(const std::vector<double>& more, const std::vector<double>& less) {
-  std::vector<double> out;
-  for (std::size_t i = 0; i < more.size(); ++i) out.push_back(100 * (more[i] / less[i] - 1));
-  return out;
+void print_pairs(const std::string& state, const std::string& what, const Pairs& pairs) {
+  print(state + "_" + what + "_own_ns", pairs.own);
+  print(state + "_" + what + "_hooked_ns", pairs.hooked);
+  std::vector<double> more, percent;
+  for (std::size_t i = 0; i < std::min(pairs.own.size(), pairs.hooked.size()); ++i) {
+    more.push_back(pairs.hooked[i] - pairs.own[i]);
+    percent.push_back(100 * (pairs.hooked[i] / pairs.own[i] - 1));
+  }
+  print(state + "_" + what + "_more_ns", more);
+  print(state + "_" + what + "_more_percent", percent);
 }
 
 // What a source that is not told of contexts asks at a launch into a default stream.
@@ -215,40 +236,35 @@ int main(int argc, char** argv) {
   const Entries own = drivers_own(), hooked{&::cuLaunchKernel, &::cuGraphLaunch};
   const std::uint64_t seen_before = recorded ? recorder.stats().seen : 0;
   if (recorded) recorder.record(false);
-  const int ways = recorded ? kWays : 1;
-  std::array<std::vector<double>, kWays> launch_ns, replay_call_ns, replay_ns;
+  std::array<Pairs, kStates> launch_ns, replay_call_ns, replay_ns;
   {
     Launchers launchers(device, kernel, arguments);
     for (long round = 0; round < arguments["rounds"]; ++round) {
-      for (int i = 0; i < ways; ++i) {
-        const int way = (i + static_cast<int>(round)) % ways;
-        if (way == kRecorded) recorder.record(true);
-        const Entries& entries = way == kBare ? own : hooked;
-        launch_ns[way].push_back(launchers.round(entries.launch));
-        const Replays replays = replay_round(graph, stream, arguments["replays"], entries.replay);
-        replay_call_ns[way].push_back(replays.call_ns);
-        replay_ns[way].push_back(replays.whole_ns);
-        if (way == kRecorded) recorder.record(false);
+      for (const State state : {kIdle, kRecorded}) {
+        if (state == kRecorded && !recorded) continue;
+        if (state == kRecorded) recorder.record(true);
+        launch_ns[state].append(launchers.round(own.launch, hooked.launch));
+        const Replays replays = replay_round(graph, stream, arguments["replays"], own, hooked);
+        replay_call_ns[state].append(replays.call_ns);
+        replay_ns[state].append(replays.whole_ns);
+        if (state == kRecorded) recorder.record(false);
       }
     }
   }
   std::printf("{\"threads\":%ld,\"null_stream\":%ld,\"rounds\":%ld,", arguments["threads"], arguments["null-stream"],
               arguments["rounds"]);
-  for (int way = 0; way < ways; ++way) {
-    print((std::string(kNames[way]) + "_launch_ns").c_str(), launch_ns[way]);
-    print((std::string(kNames[way]) + "_replay_call_ns").c_str(), replay_call_ns[way]);
-    print((std::string(kNames[way]) + "_replay_ns").c_str(), replay_ns[way]);
-    if (way == kBare) continue;
-    print((std::string(kNames[way]) + "_minus_bare_ns").c_str(), difference(launch_ns[way], launch_ns[kBare]));
-    print((std::string(kNames[way]) + "_replay_call_minus_bare_ns").c_str(),
-          difference(replay_call_ns[way], replay_call_ns[kBare]));
-    print((std::string(kNames[way]) + "_replay_percent").c_str(), percent(replay_ns[way], replay_ns[kBare]));
+  for (const State state : {kIdle, kRecorded}) {
+    if (state == kRecorded && !recorded) continue;
+    print_pairs(kNames[state], "launch", launch_ns[state]);
+    print_pairs(kNames[state], "replay_call", replay_call_ns[state]);
+    print_pairs(kNames[state], "replay", replay_ns[state]);
   }
   const gpuflight_stats stats = recorded ? recorder.stats() : gpuflight_stats{};
-  // One batch of each round warms up; a synchronise after each batch, and the rest around it, are events too.
+  // Of each pair of batches one is hooked, one pair of each round warms up; both are followed by a synchronise, which is
+  // an event too.
   const long batches = arguments["launches"] / kBatch + 1, replay_batches = arguments["replays"] / kReplayBatch + 1;
-  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kBatch + 1) +
-                                               replay_batches * (kReplayBatch + 1));
+  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kFirst + kBatch + 2) +
+                                               replay_batches * (kReplayBatch + 2));
   std::printf("\"context_ns\":%.2f,\"recording\":%s,\"seen\":%llu,\"expected\":%ld,\"lost\":%llu}\n",
               current_context_ns(), recorded ? "true" : "false",
               static_cast<unsigned long long>(recorded ? stats.seen - seen_before : 0), recorded ? expected : 0,

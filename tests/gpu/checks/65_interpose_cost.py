@@ -17,7 +17,7 @@ def measure(check, label, **options):
     started = g.start_interposed(label, command, count=False, limit_s=90).wait()
     for path in g.log_paths(label):
         os.unlink(path)  # hundreds of MB
-    found = g.json_lines(started.out, "recorded_minus_bare_ns")
+    found = g.json_lines(started.out, "recorded_launch_more_ns")
     if not (started.succeeded(check) and check.expect(found, f"{label}: no result: {started.err[-200:]}")):
         return None
     one = check.fact(label, found[0])
@@ -53,9 +53,9 @@ def row(label, one):
     def cell(name, digits=0):
         s = one[name]
         return f"{s['median']:.{digits}f} ({s['q1']:.{digits}f} to {s['q3']:.{digits}f})"
-    return (f"| {label} | {cell('bare_launch_ns')} | {cell('idle_minus_bare_ns')} | {cell('recorded_minus_bare_ns')} | "
-            f"{cell('bare_replay_call_ns')} | {cell('recorded_replay_call_minus_bare_ns')} | "
-            f"{cell('recorded_replay_percent', 2)} |")
+    return (f"| {label} | {cell('recorded_launch_own_ns')} | {cell('idle_launch_more_ns')} | "
+            f"{cell('recorded_launch_more_ns')} | {cell('recorded_replay_call_own_ns')} | "
+            f"{cell('recorded_replay_call_more_ns')} | {cell('recorded_replay_more_percent', 2)} |")
 
 
 with g.Check() as check:
@@ -69,8 +69,8 @@ with g.Check() as check:
     done = {label: one for label, one in runs.items() if one}
     torch = torch_cost(check)
     if len(done) == len(runs):
-        one, default, many = (run["recorded_minus_bare_ns"]["median"] for run in runs.values())
-        replay = runs["own stream, 1 thread"]["recorded_replay_percent"]["median"]
+        one, default, many = (run["recorded_launch_more_ns"]["median"] for run in runs.values())
+        replay = runs["own stream, 1 thread"]["recorded_replay_more_percent"]["median"]
         for got, goal, name in ((one, GOAL_LAUNCH_NS, "ns a launch, one thread"),
                                 (default, GOAL_LAUNCH_NS, "ns a launch into the default stream"),
                                 (many, GOAL_LAUNCH_THREADS_NS, "ns a launch, 16 threads"),
@@ -79,9 +79,9 @@ with g.Check() as check:
         check.key = (f"launch {one:+.0f} ns, default stream {default:+.0f} ns, 16 threads {many:+.0f} ns; graph of 100 "
                      f"{replay:+.2f} %")
     text = ["## Cost of launches seen without CUPTI", "",
-            "`interpose_cost`, preloaded, the driver's own function and the hook in turns in one process, paired; ns on "
-            "the host, median (quartiles). Idle: hooked, nothing recorded. Replay: of a graph of 100, the call alone, and "
-            "in % until its last kernel has ended.", "",
+            "`interpose_cost`, preloaded, batches of the driver's own function and of the hook in turns in one process, "
+            "paired; ns on the host, median (quartiles). Idle: hooked, nothing recorded. Replay: of a graph of 100, the "
+            "call alone, and in % until its last kernel has ended.", "",
             "| | bare launch | + idle hook | + recorded | replay call | + recorded | replay, % |",
             "| --- | --- | --- | --- | --- | --- | --- |"] + [row(label, one) for label, one in done.items()]
     if torch:
