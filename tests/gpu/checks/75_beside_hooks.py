@@ -1,0 +1,76 @@
+# Nsight Compute and compute-sanitizer on programs whose launches we see by the driver's entry points: both sides are
+# complete. (torch.profiler: check `interpose`.)
+# limit_s: 150
+# parallel: 1
+import glob
+import os
+import shutil
+
+import gpu_check as g
+import ncu_compare
+
+
+def tool(name):
+    return shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/local/cuda*/bin/{name}"))), None)
+
+
+def logs_of(label, program):
+    """Launches in the logs of that program alone: the tool itself carries the recorder too."""
+    log = g.read_logs(label)
+    starts = [e for e in log.of("session_start") if os.path.basename(e.get("program") or "") == program]
+    return log, starts
+
+
+def check_sanitizer(check):
+    sanitizer = tool("compute-sanitizer")
+    if not sanitizer:
+        return "compute-sanitizer is not installed"
+    said = []
+    for mode in ("clean", "illegal"):
+        command = [sanitizer, "--tool", "memcheck", g.program("incident_host"), mode]
+        bare = g.start_plain(mode + ".bare", command, limit_s=40)
+        recorded = g.start_interposed("san_" + mode, command, count=False, limit_s=40)
+        bare.wait(), recorded.wait()
+        check.expect_equal(recorded.code, bare.code, f"{mode}: exit code")
+
+        def told(text):  # process ids and addresses differ from run to run
+            return [line for line in text.splitlines() if "ERROR SUMMARY" in line or not line.startswith("=")]
+        check.expect_equal(told(recorded.out), told(bare.out), f"{mode}: output")
+        check.expect_equal(recorded.err, bare.err, f"{mode}: stderr")
+        log, starts = logs_of("san_" + mode, "incident_host")
+        launches = len(log.kernels())
+        check.expect(len(starts) == 1 and starts[0]["capture"] == "interpose",
+                     f"{mode}: sources of launches: {[s['capture'] for s in starts]}")
+        check.expect(launches > 300, f"{mode}: {launches} launches recorded")
+        said.append(check.fact("sanitizer_" + mode, f"{mode}: {launches} launches recorded, exit {recorded.code}"))
+    return "compute-sanitizer: " + ", ".join(said)
+
+
+def check_ncu(check):
+    ncu = tool("ncu")
+    if not ncu:
+        return "ncu is not installed"
+    sweep = [g.program("occupancy_sweep"), "--family", "barriers", "--count", "20", "--seed", "5", "--no-clusters"]
+    command = [ncu, "--csv", "--page", "raw", "--clock-control", "none", "--cache-control", "none", "--kernel-name-base",
+               "mangled", "--target-processes", "all", "--metrics", ",".join(ncu_compare.ROWS.values()), *sweep]
+    bare = g.start_plain("ncu_bare", command, limit_s=60).wait()
+    started = g.start_interposed("ncu_ours", command, count=False, limit_s=60).wait()
+    check.expect_equal(started.code, bare.code, "ncu: exit code")
+    theirs, alone = ncu_compare.read_raw_page(started.out), ncu_compare.read_raw_page(bare.out)
+    check.expect_equal(len(theirs), len(alone), "kernels that ncu profiled with us and without")
+    log, starts = logs_of("ncu_ours", "occupancy_sweep")
+    check.expect(starts and starts[0]["capture"] == "interpose", f"ncu: sources: {[s['capture'] for s in starts]}")
+    events = [e for e in log.kernels() if not g.is_failed(e)]
+    check.expect(len(theirs) >= 20, f"ncu profiled {len(theirs)} kernels: {(started.out + started.err)[-300:]}")
+    check.expect_equal(len(events), len(theirs), "launches recorded against kernels that ncu profiled")
+    check.expect_equal([e["name"] for e in events], [k["name"] for k in theirs], "names, in order")
+    return check.fact("ncu", f"ncu profiled {len(theirs)} of {len(alone)} kernels, {len(events)} launches recorded")
+
+
+with g.Check() as check:
+    g.hooks()
+    if g.simulated():
+        raise g.Skip("the tools need a GPU")
+    said = [check_ncu(check), check_sanitizer(check)]
+    check.key = "; ".join(said)
+    check.markdown = "## Tools beside launches seen without CUPTI\n\n" + "; ".join(said) + "."
