@@ -22,8 +22,10 @@ void LaunchRecorder::on_call_enter(ThreadState& thread, const DriverCall& call, 
   const ApiKind kind = event::facts(call.call).kind;
   // What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile.
   if (call.may_wait && thread.marks) {
+    const std::int64_t due_ns = now_ns() - kMarkNs;
     for (ThreadState::StreamEntry& entry : thread.streams) {
-      if (entry.kind != 0 && entry.unmarked > 0 && entry.context_uid == call.context_uid && !may_be_captured(entry)) {
+      if (entry.kind != 0 && entry.unmarked > 0 && entry.marked_ns <= due_ns && entry.context_uid == call.context_uid &&
+          !may_be_captured(entry)) {
         mark_stream(thread, entry);
       }
     }

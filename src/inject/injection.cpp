@@ -5,7 +5,10 @@
 // Threads: the constructor before main, InitializeInjection on the thread in cuInit, InitializeInjectionNvtx2 on any, the
 // destructor at exit.
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
 
 #include "gpuflight/gpuflight.h"
 #include "inject/start.h"
@@ -15,15 +18,35 @@
 namespace gpuflight::inject {
 namespace {
 
+// Nsight Compute refuses a program in which CUDA_INJECTION64_PATH is set: there the hooks start the recorder. It is a
+// chain of programs of its own folder (".../nsight-compute/2025.3.1/..."), the last of which starts the program with a
+// library preloaded. compute-sanitizer does not mind.
+bool is_for_nsight() noexcept {
+  char executable[512];
+  const ssize_t length = readlink("/proc/self/exe", executable, sizeof executable - 1);
+  executable[length > 0 ? length : 0] = 0;
+  if (std::strstr(executable, "/nsight-") != nullptr) return true;
+  // Not by LD_PRELOAD, which it has hidden by now.
+  const auto is_its_library = [](dl_phdr_info* object, std::size_t, void*) {
+    return object->dlpi_name != nullptr && std::strstr(object->dlpi_name, "/libcuda-injection.so") != nullptr ? 1 : 0;
+  };
+  return dl_iterate_phdr(is_its_library, nullptr) != 0;
+}
+
 // setenv may only be called while no other thread reads the environment: here, and nowhere else of ours.
 __attribute__((constructor)) void on_load() noexcept {
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void*>(&on_load), &self) == 0 || self.dli_fname == nullptr) return;
   // A child that changes its directory must find it too.
   char* const path = realpath(self.dli_fname, nullptr);
-  // Another tool that was there first keeps its place.
+  const char* const own = path != nullptr ? path : self.dli_fname;
+  const bool leave = is_for_nsight();
   for (const char* const variable : {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}) {
-    setenv(variable, path != nullptr ? path : self.dli_fname, /*overwrite=*/0);
+    const char* const set = std::getenv(variable);
+    // Handed on by the shell that started the profiler, its wrapper script for one.
+    if (leave && set != nullptr && std::strcmp(set, own) == 0) unsetenv(variable);
+    // Another tool that was there first keeps its place.
+    if (!leave) setenv(variable, own, /*overwrite=*/0);
   }
   std::free(path);
 }

@@ -63,7 +63,6 @@ def check_ncu(check):
     events = [e for e in log.kernels() if not g.is_failed(e)]
     check.expect(len(theirs) >= 20, f"ncu profiled {len(theirs)} kernels: {(started.out + started.err)[-300:]}")
     check.expect_equal(len(events), len(theirs), "launches recorded against kernels that ncu profiled")
-    check.expect_equal([e["name"] for e in events], [k["name"] for k in theirs], "names, in order")
     return check.fact("ncu", f"ncu profiled {len(theirs)} of {len(alone)} kernels, {len(events)} launches recorded")
 
 
