@@ -29,6 +29,14 @@ constexpr std::uint64_t kPerThreadStreams = 2;       // CU_GET_PROC_ADDRESS_PER_
 // The CUDA versions whose entry points hook_names.inc knows. A newer one may mean another function by the same name.
 constexpr int kFirstUnknownCuda = 14000;
 
+// Base names that from a CUDA version on mean a function of another name.
+struct Renamed {
+  const char* base;
+  int since;
+  const char* name;
+};
+constexpr Renamed kRenamed[] = {{"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
+
 constinit HookTable g_table{HookTable::kVersion, sizeof(HookRow), 0, gpuflight_hooks_first_row, 0, 0, 0};
 constinit Dlsym g_dlsym = nullptr;
 constinit Dlvsym g_dlvsym = nullptr;
@@ -177,6 +185,11 @@ bool is_base_of(const char* base, std::size_t length, const char* name, bool& pe
 // What cuGetProcAddress has answered with: by its address where the driver exports it, else by what was asked.
 void* instead_of(const char* symbol, void* real, int cuda_version, std::uint64_t flags) noexcept {
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u') return real;
+  for (const Renamed& renamed : kRenamed) {
+    if (cuda_version < renamed.since || std::strcmp(symbol, renamed.base) != 0) continue;
+    HookRow& row = *row_of(renamed.name);
+    if (find_real(row) == real) return hand_out(row, real);
+  }
   const std::size_t length = std::strlen(symbol);
   const bool wants_per_thread = (flags & kPerThreadStreams) != 0;
   HookRow* best = nullptr;

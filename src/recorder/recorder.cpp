@@ -287,7 +287,7 @@ bool Recorder::open_files() noexcept {
 
 void Recorder::build_parts() {
   const flight::Capacities& capacities = file_.capacities();
-  graphs_ = std::make_unique<capture::GraphTable>(*page_);
+  graphs_ = std::make_unique<capture::GraphTable>(*page_, &notices_);
   rings_ = std::make_unique<flight::RingSet>(
       file_, options_.mode == config::Mode::kBlackbox ? flight::Reuse::kOldestFirst : flight::Reuse::kNewestFirst);
   rows_ = std::make_unique<flight::TableWriter>(file_);
@@ -302,7 +302,7 @@ void Recorder::build_parts() {
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
       *clock_});
   const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                               errors_, options_.edges && options_.timing.on()};
+                                               errors_, notices_, options_.edges && options_.timing.on()};
   cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
   interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_);
   source_ = cupti_.get();
