@@ -43,7 +43,8 @@ event::ContentsId GraphTable::intern(event::GraphContents contents) {
   for (auto it = first; it != last; ++it) {
     if (*contents_[it->second.value - 1] == contents) return it->second;
   }
-  if (contents_.size() >= kMostContents || kernel_rows_ + contents.kernels.size() > kMostKernelRows) {
+  if (contents.kernels.size() > kMostKernelRowsOfOne || contents_.size() >= kMostContents ||
+      kernel_rows_ + contents.kernels.size() > kMostKernelRows) {
     say_full();
     return {};
   }

@@ -27,6 +27,7 @@ class GraphTable {
   static constexpr std::size_t kMostNodes = 1 << 20;        // of all graphs; 25 MB
   static constexpr std::size_t kMostKernelRows = 1 << 19;   // of all contents; 12 MB
   static constexpr std::size_t kMostContents = 65'536;
+  static constexpr std::size_t kMostKernelRowsOfOne = 4096;  // some 4 MB of lines
 
   GraphTable(HotPage& page, NoticeBoard* notices) : generation_(page.graph_generation), notices_(notices) {}
 

@@ -327,7 +327,7 @@ void Recorder::build_parts() {
   }
   calls_ = std::make_unique<CallLines>(*rings_, *streams_, notices_);
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
-                                                *launches_, sink_, *calls_, watch_.get()},
+                                                *launches_, *graphs_, sink_, *calls_, watch_.get()},
                                    drain);
 
   flight::Header& header = file_.header();
