@@ -137,7 +137,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   if (launch.call_ns && event::plausible(launch.launch_ns) && event::plausible(*launch.call_ns)) {
     log.saw_time(launch.launch_ns + *launch.call_ns);
   }
-  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns.value_or(0)};
+  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, 0, launch.call_ns.value_or(0)};
   told.all.add(one);
   if (black_box) told.dumped.add(one);
   if (launch.captured) {

@@ -48,7 +48,8 @@ class DriverCallReader {
         markers_(parts.markers),
         errors_(parts.errors),
         contexts_(contexts),
-        graph_calls_({parts.recorder.driver(), parts.resolver, parts.graphs, parts.notices, contexts, &device_of, this}),
+        graph_calls_(
+            {parts.recorder.driver(), parts.resolver, parts.graphs, parts.notices, contexts, &device_of, this}),
         edges_(parts.edges) {}
 
   LaunchRecorder& recorder() const noexcept { return recorder_; }

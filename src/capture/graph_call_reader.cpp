@@ -129,7 +129,7 @@ void GraphCallReader::look_at(CUpti_CallbackId id, const CUpti_CallbackData& dat
 
 GraphWalk GraphCallReader::walk_in(const CUpti_CallbackData& data) const {
   return GraphWalk(parts_.driver, parts_.resolver, parts_.contexts, data.context, data.contextUid, parts_.source,
-                   parts_.device_of);
+                   parts_.device_of, refused_);
 }
 
 std::optional<GraphNodes> GraphCallReader::nodes_of(CUgraph graph, const CUpti_CallbackData& data) {

@@ -5,6 +5,7 @@
 // DriverCallReader.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cupti.h>
 #include <span>
@@ -42,6 +43,7 @@ class GraphCallReader {
   void on_kernel_set(CUgraphExec exec, CUgraphNode node, const Params& params, const CUpti_CallbackData& data);
 
   const Parts parts_;
+  mutable std::atomic<std::uint32_t> refused_{0};
 };
 
 }  // namespace gpuflight::capture

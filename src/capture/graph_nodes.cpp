@@ -23,7 +23,7 @@ std::uint32_t GraphNodes::add_kernel(const void* handle, std::uint32_t parent, c
   return static_cast<std::uint32_t>(nodes_.size() - 1);
 }
 
-// Neighbours are often alike; else a new place, so that no search makes a big graph dear. contents() merges what is equal.
+// Neighbours are often alike; else a new place, so that no search makes a big graph dear: contents() merges equal ones.
 std::uint32_t GraphNodes::place_of(const GraphKernelShape& kernel) {
   if (last_kernel_ < kernels_.size() && kernels_[last_kernel_] == kernel) return last_kernel_;
   const std::size_t near = kernels_.size() > 16 ? kernels_.size() - 16 : 0;

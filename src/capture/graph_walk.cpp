@@ -109,8 +109,14 @@ bool GraphWalk::params_of(CUgraphNode node, KernelParams& params) const {
 
 bool GraphWalk::attribute(CUgraphNode node, unsigned which, CUlaunchAttributeValue& value) const {
   value = {};
-  return driver_.graph_kernel_get_attribute != nullptr &&
-         driver_.graph_kernel_get_attribute(node, static_cast<CUlaunchAttributeID>(which), &value) == CUDA_SUCCESS;
+  const std::uint32_t bit = 1u << which;
+  const bool refused = (refused_.load(std::memory_order_relaxed) & bit) != 0;
+  if (refused || driver_.graph_kernel_get_attribute == nullptr) return false;
+  if (driver_.graph_kernel_get_attribute(node, static_cast<CUlaunchAttributeID>(which), &value) == CUDA_SUCCESS) {
+    return true;
+  }
+  refused_.fetch_or(bit, std::memory_order_relaxed);
+  return false;
 }
 
 bool GraphWalk::resolve(CUgraphNode node, const KernelParams& params, GraphKernelShape& out) {

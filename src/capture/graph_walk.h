@@ -4,6 +4,7 @@
 // Threads: the one that makes the call, with its `inside` guard set. Calls the driver, allocates; no lock is held.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cuda.h>
 #include <unordered_map>
@@ -23,15 +24,17 @@ class GraphWalk {
 
   // `current`: the context of the call. `device_of` as for LaunchRecorder, with `source`.
   using DeviceOf = std::int32_t (*)(void* source, const void* context);
+  // `refused`: bits of attributes that the driver does not know; kept from walk to walk, so that it is not asked again.
   GraphWalk(const DriverApi& driver, KernelResolver& resolver, ContextSource& contexts, CUcontext current,
-            std::uint32_t current_uid, void* source, DeviceOf device_of)
+            std::uint32_t current_uid, void* source, DeviceOf device_of, std::atomic<std::uint32_t>& refused)
       : driver_(driver),
         resolver_(resolver),
         contexts_(contexts),
         current_(current),
         current_uid_(current_uid),
         source_(source),
-        device_of_(device_of) {}
+        device_of_(device_of),
+        refused_(refused) {}
 
   enum class Status : std::uint8_t {
     kOk,
@@ -74,6 +77,7 @@ class GraphWalk {
   const std::uint32_t current_uid_;
   void* const source_;
   const DeviceOf device_of_;
+  std::atomic<std::uint32_t>& refused_;
   bool device_updated_ = false;
   std::unordered_map<Key, event::ConfigId, Hash> configs_;  // of this walk: most nodes are like one before
 };

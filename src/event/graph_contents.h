@@ -1,5 +1,5 @@
-// What an executable graph runs with each of its launches: read off the graph when it was instantiated or updated, since
-// a launch itself says nothing of it. Equal contents are one, whatever graphs have them.
+// What an executable graph runs with each of its launches: read off the graph when it was instantiated or updated,
+// since a launch itself says nothing of it. Equal contents are one, whatever graphs have them.
 #pragma once
 
 #include <array>

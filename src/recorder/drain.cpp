@@ -33,7 +33,8 @@ Drain::Drain(const Parts& parts, const Options& options)
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
-      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.graphs, parts.calls, nodes_},
+      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.graphs, parts.calls,
+              nodes_},
              options.details, batch_bytes(parts.sink), repeat_bytes(parts.sink)),
       activity_configs_(parts.kernels, parts.devices),
       join_({lines_, parts.rings, activity_configs_, parts.streams, *this}) {
@@ -233,7 +234,7 @@ void Drain::count_graph(const event::GraphLaunch& launch) noexcept {
   if (contents == nullptr) return;
   counts_.replayed_kernels += contents->kernel_nodes();
   session_summary_.add_replay(launch.contents);
-  if (!summaries_only_ && !summarising_) return;
+  if (!summaries_only_) return;  // its line is in the log
   (second_ends_ns_ != 0 && launch.launch_ns > second_ends_ns_ ? next_second_ : second_).add_replay(launch.contents);
 }
 

@@ -1,5 +1,5 @@
-// Whether the GPU tells of each node of a graph launch by itself: then these are events of their own, and what the graph
-// runs is not to be counted once more.
+// Whether the GPU tells of each node of a graph launch by itself: then these are events of their own, and what the
+// graph runs is not to be counted once more.
 //
 // Threads: the recorder thread.
 #pragma once

@@ -1,7 +1,7 @@
 // Makes executable graphs in all ways, changes them, launches them, and says in JSON what each launch ran:
 //
-//   graph_host SCENARIO...     prints [{"kernels":{"NAME grid GRID block BLOCK":COUNT}}, ...], in order of the launches;
-//                              null in place of the object: it cannot be known
+//   graph_host SCENARIO...     prints [{"kernels":{"NAME grid GRID block BLOCK":COUNT}}, ...], in order of the
+//                              launches; null in place of the object: it cannot be known
 #include <functional>
 #include <map>
 #include <thread>

@@ -4,7 +4,8 @@
 //
 //   hot_path_host WARM_UP LAUNCHES [bad|graph]     prints {"allocations":N,"locks":N,"launches_with_syscall":N}
 //
-// `graph`: launches of a graph of 100 nodes. `bad` adds one of each kind per launch from the host itself, to show that the counters count. Exit 77: the kernel
+// `graph`: launches of a graph of 100 nodes. `bad` adds one of each kind per launch from the host itself, to show that
+// the counters count. Exit 77: the kernel
 // cannot stop system calls.
 #include <pthread.h>
 #include <semaphore.h>

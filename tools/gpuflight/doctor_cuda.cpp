@@ -256,8 +256,8 @@ CudaProbe probe_cuda() {
   }
   if (library.empty()) return probe;  // check_library has said it
   const TemporaryFolder folder;
-  const CapturedProcess process =
-      run_captured({own_executable(), "doctor-probe"}, probe_environment(library, folder.path(), "probe").merged(), kLimit);
+  const RunEnvironment environment = probe_environment(library, folder.path(), "probe");
+  const CapturedProcess process = run_captured({own_executable(), "doctor-probe"}, environment.merged(), kLimit);
   probe.facts = Json::parse(process.output, nullptr, false);
   if (!ended_well(process) || !probe.facts.is_object()) {
     probe.findings.push_back(probe_failed(process));

@@ -51,7 +51,8 @@ Finding hooks_finding(const std::string& hooks, const HooksProbe& probe) {
 
 Findings check_hooks(const std::string& library, const std::string& hooks, bool cuda_works,
                      const std::function<HooksProbe()>& probe, Json& facts) {
-  facts = Json{{"path", hooks.empty() ? Json(nullptr) : Json(hooks)}, {"capture", nullptr}, {"capture_reason", nullptr}};
+  facts = Json{{"path", nullptr}, {"capture", nullptr}, {"capture_reason", nullptr}};
+  if (!hooks.empty()) facts["path"] = hooks;
   if (hooks.empty()) {
     return {{"hooks", Health::kWarning, fmt::format("no libgpuflight_hooks.so beside {}", library),
              "without it launches are seen through CUPTI only: install it beside the library"}};

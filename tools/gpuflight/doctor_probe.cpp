@@ -123,7 +123,8 @@ Json loader_facts() {
   for (; object != nullptr; object = object->l_next) {
     const std::string_view path = object->l_name != nullptr ? object->l_name : "";
     const std::string_view file = path.substr(path.find_last_of('/') + 1);
-    if (path.empty() || file.starts_with("libc.so") || file.starts_with("libdl.so") || file.starts_with("ld-")) continue;
+    const bool libc = file.starts_with("libc.so") || file.starts_with("libdl.so") || file.starts_with("ld-");
+    if (path.empty() || libc) continue;
     if (defines(object->l_name, "gpuflight_hooks")) {
       facts["hooks"] = path;
       continue;

@@ -336,7 +336,8 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
 
 CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                                CUkernelNodeAttrValue* value_out) {
-  SIM_TRACED(cuGraphKernelNodeGetAttribute, (hNode, attr, value_out), { return get_attribute(hNode, attr, value_out); });
+  SIM_TRACED(cuGraphKernelNodeGetAttribute, (hNode, attr, value_out),
+             { return get_attribute(hNode, attr, value_out); });
 }
 
 CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,

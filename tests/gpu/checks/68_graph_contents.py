@@ -68,15 +68,16 @@ with g.Check() as check:
         "cupti": check_run(check, "cupti", g.start_preloaded, extra={"GPUFLIGHT_TIMING": "all"}),
     }
     if all(runs.values()) and check.expect(bare, "plain: no result"):
-        check.fact("bare", {"instantiate_us": bare[0]["instantiate_ns"] / 1000, "update_us": bare[0]["update_ns"] / 1000})
+        bare_us, update_us = bare[0]["instantiate_ns"] / 1000, bare[0]["update_ns"] / 1000
+        check.fact("bare", {"instantiate_us": bare_us, "update_us": update_us})
         nodes = bare[0]["nodes"]
-        added = {label: (run["instantiate_us"] * 1000 - bare[0]["instantiate_ns"]) / nodes for label, run in runs.items()}
+        added = {label: (run["instantiate_us"] - bare_us) * 1000 / nodes for label, run in runs.items()}
         check.key = (f"contents as made, {runs['interposed']['launches']} launches, "
                      f"{runs['interposed']['graph_infos']} contents; instantiating {nodes} nodes "
-                     f"{bare[0]['instantiate_ns'] / 1000:.0f} us bare, + "
+                     f"{bare_us:.0f} us bare, + "
                      + ", ".join(f"{label} {ns:.0f}" for label, ns in added.items()) + " ns a node")
-        check.markdown = ("## What graphs run\n\nContents of every launch as the program made them. Instantiating a graph "
-                          f"of {nodes} kernel nodes, us (median): bare {bare[0]['instantiate_ns'] / 1000:.0f}; " +
+        check.markdown = ("## What graphs run\n\nContents of every launch as the program made them. Instantiating a "
+                          f"graph of {nodes} kernel nodes, us (median): bare {bare_us:.0f}; " +
                           "; ".join(f"{label} {run['instantiate_us']:.0f}" for label, run in runs.items()) +
-                          f". Updating it: bare {bare[0]['update_ns'] / 1000:.0f}; " +
+                          f". Updating it: bare {update_us:.0f}; " +
                           "; ".join(f"{label} {run['update_us']:.0f}" for label, run in runs.items()) + ".")
