@@ -33,26 +33,27 @@ std::uint64_t blocks_at_once(const event::Occupancy& occupancy, const event::Lau
 }  // namespace
 
 void GridFacts::add(const event::Dim3& of, const event::Occupancy& occupancy, const event::LaunchShape& shape,
-                    std::int32_t sm_count, std::optional<std::int64_t> duration_ns) {
+                    std::int32_t sm_count, std::optional<std::int64_t> duration_ns, std::uint64_t times) {
   const std::uint64_t count = of.count();
-  if (launches++ == 0) grid = of;
+  if (launches == 0) grid = of;
+  launches += times;
   blocks.add(count);
   const std::uint64_t at_once = blocks_at_once(occupancy, shape, sm_count);
   if (at_once == 0 || count == 0) return;
-  ++placed;
+  placed += times;
   const double turns = static_cast<double>(count) / static_cast<double>(at_once);
   waves.add(turns);
   const double time = duration_ns && *duration_ns > 0 ? static_cast<double>(*duration_ns) : 0;
-  if (count <= at_once) ++resident;
+  if (count <= at_once) resident += times;
   if (count < static_cast<std::uint64_t>(sm_count)) {
     const double idle = 1 - static_cast<double>(count) / sm_count;
-    ++small;
-    small_share_sum += idle;
+    small += times;
+    small_share_sum += idle * static_cast<double>(times);
     small_ns += idle * time;
   } else if (count > at_once && count % at_once != 0) {
     const double idle = 1 - turns / std::ceil(turns);
-    ++tailed;
-    tail_share_sum += idle;
+    tailed += times;
+    tail_share_sum += idle * static_cast<double>(times);
     tail_ns += idle * time;
   }
 }
@@ -78,7 +79,7 @@ void GridFacts::add(const GridFacts& other) {
   }
 }
 
-KernelStudy::KernelStudy() : summary_(GroupBy::kConfig, kLimits) {}
+KernelStudy::KernelStudy() : summary_(GroupBy::kConfig, kLimits) { summary_.collect_replays(); }
 
 void KernelStudy::begin_log(const std::string& path) {
   summary_.begin_log(path);
@@ -113,6 +114,23 @@ void KernelStudy::add_row(const log::LogEvent& event) {
   };
   if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) fill(*kernel);
   if (const auto* sum = std::get_if<log::KernelSummaryLine>(&event)) fill(*sum);
+  if (const auto* graph = std::get_if<log::GraphKernelLine>(&event)) fill(*graph);
+}
+
+void KernelStudy::end_log(const log::ReadStats& stats) {
+  summary_.end_log(stats);
+  add_replays();
+}
+
+// Launches by graphs, of which no times are told.
+void KernelStudy::add_replays() {
+  for (const LogSummary::Replay& replay : summary_.take_replays()) {
+    if (replay.group >= rows_.size()) continue;
+    Row& row = rows_[replay.group];
+    const bool known = row.board != LogSummary::kNone;
+    row.config.grids.add(replay.grid, row.config.occupancy, row.config.shape, known ? boards_[row.board].sm_count : 0,
+                         std::nullopt, replay.times);
+  }
 }
 
 void KernelStudy::add(const log::LogEvent& event) {
@@ -120,8 +138,11 @@ void KernelStudy::add(const log::LogEvent& event) {
   const auto* const sum = std::get_if<log::KernelSummaryLine>(&event);
   if (kernel != nullptr) summary_.set_config_tag(board_of(kernel->kernel.device));
   if (sum != nullptr) summary_.set_config_tag(board_of(sum->kernel.device));
+  const auto* const in_graph = std::get_if<log::GraphKernelLine>(&event);
+  if (in_graph != nullptr) summary_.set_config_tag(board_of(in_graph->kernel.device));
   summary_.add(event);
   if (summary_.groups().size() > rows_.size()) add_row(event);
+  add_replays();
   const std::uint32_t at = summary_.group_of_last();
   if (at == LogSummary::kNone) return;
   if (kernel == nullptr || kernel->launch.captured || kernel->launch.status.value_or(0) != 0) return;

@@ -29,7 +29,7 @@ struct GridFacts {
   double tail_ns = 0, small_ns = 0;
 
   void add(const event::Dim3& grid, const event::Occupancy& occupancy, const event::LaunchShape& shape,
-           std::int32_t sm_count, std::optional<std::int64_t> duration_ns);
+           std::int32_t sm_count, std::optional<std::int64_t> duration_ns, std::uint64_t times = 1);
   void add(const GridFacts& other);
 };
 
@@ -68,7 +68,7 @@ class KernelStudy {
 
   void begin_log(const std::string& path);
   void add(const log::LogEvent& event);
-  void end_log(const log::ReadStats& stats) { summary_.end_log(stats); }
+  void end_log(const log::ReadStats& stats);
 
   const LogSummary& summary() const { return summary_; }
   bool by_gpu_time() const;  // what share and order are of: GPU time, else launches
@@ -82,6 +82,7 @@ class KernelStudy {
     std::uint32_t board = LogSummary::kNone;
   };
   void add_row(const log::LogEvent& event);
+  void add_replays();
   std::uint32_t board_of(std::int32_t ordinal);
 
   LogSummary summary_;

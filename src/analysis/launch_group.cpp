@@ -110,6 +110,7 @@ void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
   launches += other.launches;
   failed += other.failed;
   captured += other.captured;
+  replayed += other.replayed;
   configs += other.configs;
   call.add(other.call);
   gpu.add(other.gpu, budget);

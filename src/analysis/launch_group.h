@@ -93,6 +93,7 @@ struct LaunchGroup {
   std::uint64_t launches = 0;   // executed or refused; not those captured into a graph
   std::uint64_t failed = 0;     // of these: refused by the driver
   std::uint64_t captured = 0;   // recorded into a graph, beside `launches`
+  std::uint64_t replayed = 0;   // of `launches`: run by graphs, counted by what these run
   std::uint64_t configs = 0;    // configurations seen
   Durations call;               // host duration of the launch call
   SpreadDurations gpu;          // time on the device

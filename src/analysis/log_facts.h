@@ -41,6 +41,8 @@ struct LogFacts {
   // Counted from the lines that are there; graph_launches: or by session_end, where lines are gone.
   std::uint64_t launches = 0, failed = 0, captured = 0, summarised = 0, graph_launches = 0;
   std::uint64_t gpu_kernels = 0;  // that ran without a launch of their own: nodes of graphs, and what was not seen launched
+  std::uint64_t replayed_kernels = 0;  // of these: of graphs whose nodes have no lines of their own
+  std::uint64_t unknown_replays = 0;   // launches of such graphs of which the log does not say what they run
   std::uint64_t sync_calls = 0, api_calls = 0;
   std::uint64_t copies = 0, fills = 0, memory_calls = 0, stream_edges = 0;
 

@@ -61,10 +61,12 @@ void LogSummary::begin_log(const std::string& path) {
   streams_.clear();
   timelines_.clear();
   untimed_.clear();
+  replays_.begin_log();
   summarised_until_ns_ = -1;
 }
 
 void LogSummary::end_log(const log::ReadStats& stats) {
+  spread_replays();
   LogFacts& log = logs_.back();
   log.read = stats;
   if (log.end) log.graph_launches = std::max(log.graph_launches, log.end->graph_launches);
@@ -83,7 +85,12 @@ void LogSummary::add(const log::LogEvent& event) {
     if (streams_.size() < kMaxStreams) streams_[stream->stream.value] = *stream;
   } else if (const auto* time = std::get_if<log::KernelTimeLine>(&event)) {
     add_time(*time);
+  } else if (const auto* info = std::get_if<event::GraphInfo>(&event)) {
+    replays_.add(*info);
+  } else if (const auto* kernel = std::get_if<log::GraphKernelLine>(&event)) {
+    add_graph_kernel(*kernel);
   } else {
+    if (const auto* graph = std::get_if<log::GraphLaunchLine>(&event)) add_graph_launch(*graph);
     logs_.back().add(event);
     add_activity(event);
   }
@@ -94,6 +101,7 @@ void LogSummary::Sums::add(const Sums& other) {
   captured += other.captured;
   failed += other.failed;
   calls_timed += other.calls_timed;
+  replayed += other.replayed;
   if (__builtin_add_overflow(call_total_ns, other.call_total_ns, &call_total_ns)) call_total_ns = INT64_MAX;
 }
 
@@ -102,6 +110,7 @@ void LogSummary::Sums::subtract(const Sums& other) {
   captured -= std::min(captured, other.captured);
   failed -= std::min(failed, other.failed);
   calls_timed -= std::min(calls_timed, other.calls_timed);
+  replayed -= std::min(replayed, other.replayed);
   call_total_ns -= std::min(call_total_ns, other.call_total_ns);
 }
 
@@ -130,7 +139,7 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   if (launch.call_ns && event::plausible(launch.launch_ns) && event::plausible(*launch.call_ns)) {
     log.saw_time(launch.launch_ns + *launch.call_ns);
   }
-  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, launch.call_ns ? 1u : 0u, launch.call_ns.value_or(0)};
+  const Sums one{1, launch.captured ? 1u : 0u, failed ? 1u : 0u, 0, launch.call_ns ? 1u : 0u, launch.call_ns.value_or(0)};
   told.all.add(one);
   if (black_box) told.dumped.add(one);
   if (launch.captured) {
@@ -180,11 +189,14 @@ LogSummary::Told& LogSummary::told_of(std::uint32_t config) {
 void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   LogFacts& log = logs_.back();
   const event::KernelSummary& sum = line.summary;
+  if (sum.session) spread_replays();
   log.saw_time(sum.to_ns);
   const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
   Told& told = told_of(config);
+  const std::uint64_t replayed = std::min(sum.replayed, sum.count);
   // Without `calls_timed`: a log of before some calls were not timed.
-  Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, line.calls_timed.value_or(sum.count),
+  Sums fresh{sum.count, std::min(sum.captured, sum.count), sum.failed, replayed,
+             line.calls_timed.value_or(sum.count - replayed),
              static_cast<std::int64_t>(sum.call_total_ns)};
   if (sum.session) {
     fresh.subtract(told.all);
@@ -198,8 +210,11 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   if (fresh.count == 0) return;
 
   const std::uint64_t executed = fresh.count - std::min(fresh.captured, fresh.count);
+  const std::uint64_t launched = executed - std::min(fresh.replayed, executed);
   log.captured += fresh.captured;
-  log.launches += executed;
+  log.launches += launched;
+  log.gpu_kernels += executed - launched;
+  log.replayed_kernels += executed - launched;
   log.summarised += fresh.count;
   log.failed += fresh.failed;
   Place nowhere;
@@ -208,11 +223,56 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   group.captured += fresh.captured;
   group.failed += fresh.failed;
   group.add_launches(configs_[config].facts, executed);
-  group.call.add_many(std::min(executed, fresh.calls_timed), fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
+  group.replayed += executed - launched;
+  group.call.add_many(std::min(launched, fresh.calls_timed), fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
   if (sum.total_ns && fresh.count == sum.count) {
     // Without `timed`: a log of before there were samples.
     group.gpu.add_many(line.timed.value_or(executed), *sum.total_ns, sum.min_ns, sum.max_ns);
   }
+}
+
+void LogSummary::add_graph_kernel(const log::GraphKernelLine& line) {
+  const std::uint32_t config = config_index(line.kernel, line.shape, facts_of(line), known(line.kernel.device));
+  replays_.add(line, config);
+  if (!collecting_replays_) return;
+  Place nowhere;
+  nowhere.known = false;
+  group_for(config, nowhere);
+}
+
+// Only of those whose nodes have no lines, or these would be counted twice.
+void LogSummary::add_graph_launch(const log::GraphLaunchLine& line) {
+  const event::GraphLaunch& launch = line.launch;
+  if (launch.captured || launch.status != 0 || launch.node_events.value_or(true)) return;
+  if (is_black_box() && launch.launch_ns <= summarised_until_ns_) return;  // of a dump: its summary is there too
+  GraphReplays::Place place;
+  if (by_ == GroupBy::kStream) place.stream = launch.stream.value;
+  if (by_ == GroupBy::kThread) place.thread = launch.thread;
+  if (by_ == GroupBy::kGraph) place.graph = launch.graph.value;
+  if (by_ == GroupBy::kScope) place.scope = line.scope;
+  if (!launch.contents || !replays_.launch(launch.contents, std::move(place))) ++logs_.back().unknown_replays;
+  if (is_black_box() || replays_.crowded()) spread_replays();
+}
+
+void LogSummary::spread_replays() {
+  replays_.spread([this](const GraphReplays::Kernel& kernel, std::uint64_t times, const GraphReplays::Place& place) {
+    LogFacts& log = logs_.back();
+    Told& told = told_of(kernel.config);
+    const std::uint64_t told_already = std::min(times, told.session_only);  // recovered, as in add_kernel
+    told.session_only -= told_already;
+    const Sums fresh{times - told_already, 0, 0, times - told_already, 0};
+    if (fresh.count == 0) return;
+    told.all.add(fresh);
+    if (is_black_box()) told.dumped.add(fresh);
+    LaunchGroup& group = group_for(kernel.config, {place.stream, place.thread, &place.scope, place.graph});
+    group.add_launches(configs_[kernel.config].facts, fresh.count);
+    group.replayed += fresh.count;
+    group.grid_blocks.add(kernel.grid.count());
+    log.gpu_kernels += fresh.count;
+    log.replayed_kernels += fresh.count;
+    if (!collecting_replays_) return;
+    collected_.push_back({static_cast<std::uint32_t>(&group - groups_.data()), kernel.grid, fresh.count});
+  });
 }
 
 bool LogSummary::has_times() const {
@@ -379,6 +439,7 @@ LaunchGroup LogSummary::totals() const {
     all.launches += group.launches;
     all.failed += group.failed;
     all.captured += group.captured;
+    all.replayed += group.replayed;
     for (std::size_t i = 0; i < all.limited_by.size(); ++i) all.limited_by[i] += group.limited_by[i];
     all.call.add(group.call);
     all.gpu.add(group.gpu, unbounded);

@@ -14,10 +14,12 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "analysis/activity_tables.h"
 #include "analysis/device_timeline.h"
+#include "analysis/graph_replays.h"
 #include "analysis/launch_group.h"
 #include "analysis/log_facts.h"
 
@@ -62,9 +64,19 @@ class LogSummary {
 
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
+  // For who looks at grids: from now on kernels of graphs have a group as soon as their line comes, and what was run of
+  // them is handed out by take_replays.
+  struct Replay {
+    std::uint32_t group;
+    event::Dim3 grid;
+    std::uint64_t times;
+  };
+  void collect_replays() { collecting_replays_ = true; }
+  std::vector<Replay> take_replays() { return std::exchange(collected_, {}); }
+
  private:
   struct Sums {
-    std::uint64_t count = 0, captured = 0, failed = 0;
+    std::uint64_t count = 0, captured = 0, failed = 0, replayed = 0;
     std::uint64_t calls_timed = 0;  // that the time is of
     std::int64_t call_total_ns = 0;
     void add(const Sums& other);
@@ -110,6 +122,9 @@ class LogSummary {
   std::string of_process() const;
   void add_kernel(const log::KernelEventLine& line);
   void add_summary(const log::KernelSummaryLine& line);
+  void add_graph_kernel(const log::GraphKernelLine& line);
+  void add_graph_launch(const log::GraphLaunchLine& line);
+  void spread_replays();
   void add_activity(const log::LogEvent& event);
   void add_time(const log::KernelTimeLine& line);
   void add_work(std::int32_t device, DeviceTimeline::Work work, const event::MaybeNs& start, const event::MaybeNs& end);
@@ -130,6 +145,9 @@ class LogSummary {
   std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
   std::unique_ptr<event::SketchBudget> budget_;  // at one place however the summary is moved
   ActivityTables activity_;
+  GraphReplays replays_;
+  std::vector<Replay> collected_;
+  bool collecting_replays_ = false;
   std::map<std::int32_t, DeviceTimeline> timelines_;  // of the present log, by device; -1: not known
   // Kernels of the present log without times, of which a kernel_time may come: the latest of each place.
   struct Untimed {

@@ -183,6 +183,7 @@ bool CuptiSource::enable(bool on, CUpti_CallbackDomain domain, const Ids& ids, s
 
 bool CuptiSource::enable_state(std::string& problem) noexcept {
   return enable(true, CUPTI_CB_DOMAIN_RESOURCE, kResourceIds, nullptr) &&
+         enable(true, CUPTI_CB_DOMAIN_DRIVER_API, GraphCallReader::ids(), nullptr) &&
          enable(true, CUPTI_CB_DOMAIN_DRIVER_API, kStateIds, &problem);
 }
 

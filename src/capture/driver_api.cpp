@@ -9,6 +9,8 @@ void DriverApi::load(const SharedObject& libcuda) noexcept {
   member = reinterpret_cast<decltype(member)>(behind_hook(libcuda.symbol(name)));
   GPUFLIGHT_DRIVER_FUNCTIONS(GPUFLIGHT_LOAD)
 #undef GPUFLIGHT_LOAD
+  graph_kernel_get_params = reinterpret_cast<decltype(graph_kernel_get_params)>(
+      behind_hook(libcuda.symbol("cuGraphKernelNodeGetParams")));
 }
 
 }  // namespace gpuflight::capture

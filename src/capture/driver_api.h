@@ -42,7 +42,12 @@ extern "C" CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc);
   X(mem_host_register, "cuMemHostRegister_v2", cuMemHostRegister)                                 \
   X(mem_host_unregister, "cuMemHostUnregister", cuMemHostUnregister)                              \
   X(mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer)       \
-  X(get_error_name, "cuGetErrorName", cuGetErrorName)
+  X(get_error_name, "cuGetErrorName", cuGetErrorName)                                             \
+  X(graph_get_nodes, "cuGraphGetNodes", cuGraphGetNodes)                                          \
+  X(graph_node_get_type, "cuGraphNodeGetType", cuGraphNodeGetType)                                \
+  X(graph_child_get_graph, "cuGraphChildGraphNodeGetGraph", cuGraphChildGraphNodeGetGraph)        \
+  X(graph_kernel_get_attribute, "cuGraphKernelNodeGetAttribute", cuGraphKernelNodeGetAttribute)   \
+  X(graph_kernel_get_params_v2, "cuGraphKernelNodeGetParams_v2", cuGraphKernelNodeGetParams)
 
 namespace gpuflight::capture {
 
@@ -50,6 +55,8 @@ struct DriverApi {
 #define GPUFLIGHT_MEMBER(member, name, prototype) decltype(&::prototype) member = nullptr;
   GPUFLIGHT_DRIVER_FUNCTIONS(GPUFLIGHT_MEMBER)
 #undef GPUFLIGHT_MEMBER
+  // Has a macro for its newest version in cuda.h, so that its own name gives the younger prototype.
+  CUresult(CUDAAPI* graph_kernel_get_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v1*) = nullptr;
 
   void load(const SharedObject& libcuda) noexcept;
 };

@@ -277,7 +277,15 @@ void DriverCallReader::on_driver_exit(ThreadState& thread, CUpti_CallbackId id,
     case CUPTI_DRIVER_TRACE_CBID_cuModuleUnload:
     case CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload:
       break;
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
+      on_return(thread, static_cast<std::int32_t>(status), data, data.functionName);
+      break;
     default:
+      if (GraphCallReader::is_graph_call(id)) {
+        if (status == CUDA_SUCCESS) graph_calls_.on_return(thread, id, data);
+        break;
+      }
       on_return(thread, static_cast<std::int32_t>(status), data, data.functionName);
       break;
   }

@@ -9,6 +9,7 @@
 #include <cupti.h>
 
 #include "capture/error_board.h"
+#include "capture/graph_call_reader.h"
 #include "capture/launch_recorder.h"
 
 namespace gpuflight::capture {
@@ -35,6 +36,7 @@ class DriverCallReader {
     DeviceQuery& devices;
     MarkerBoard* markers;  // null: no marks
     ErrorBoard& errors;
+    NoticeBoard& notices;
     bool edges;  // record and wait calls of events are recorded
   };
   DriverCallReader(const Parts& parts, ContextSource& contexts)
@@ -46,6 +48,8 @@ class DriverCallReader {
         markers_(parts.markers),
         errors_(parts.errors),
         contexts_(contexts),
+        graph_calls_(
+            {parts.recorder.driver(), parts.resolver, parts.graphs, parts.notices, contexts, &device_of, this}),
         edges_(parts.edges) {}
 
   LaunchRecorder& recorder() const noexcept { return recorder_; }
@@ -85,6 +89,7 @@ class DriverCallReader {
   MarkerBoard* const markers_;
   ErrorBoard& errors_;
   ContextSource& contexts_;
+  GraphCallReader graph_calls_;
   const bool edges_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> was_blind_{false};

@@ -18,10 +18,17 @@ using hooks::HookRow;
 constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721;
 constexpr CUpti_CallbackId kMemPrefetchAsyncV2 = 716, kMemPrefetchAsyncV2PerThread = 717, kCtxSynchronizeV2 = 800;
 
+constexpr CUpti_CallbackId kGraphExecNodeSetParams = 714;
+
 // A call of which only the status is looked at.
 struct NoParams {};
 struct Location {
   int type, id;
+};
+struct SetNodeParams {
+  CUgraphExec exec;
+  CUgraphNode node;
+  const void* params;
 };
 struct MemPrefetchAsyncV2Params {
   CUdeviceptr devPtr;
@@ -243,6 +250,12 @@ Entry entry(const char* name, Group group) noexcept {
                          #name "_ptsz", Group::group)
 
 using CaptureToGraph = CUresult(CUstream, CUgraph, const CUgraphNode*, const void*, std::size_t, CUstreamCaptureMode);
+using Instantiate = CUresult(CUgraphExec*, CUgraph, CUgraphNode*, char*, std::size_t);
+using InstantiateWithFlags = CUresult(CUgraphExec*, CUgraph, unsigned long long);
+using InstantiateWithParams = CUresult(CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*);
+using ExecUpdate = CUresult(CUgraphExec, CUgraph, CUgraphNode*, CUgraphExecUpdateResult*);
+using ExecUpdateV2 = CUresult(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*);
+using SetNode = CUresult(CUgraphExec, CUgraphNode, const void*);
 using Prefetch = CUresult(CUdeviceptr, std::size_t, CUdevice, CUstream);
 using PrefetchV2 = CUresult(CUdeviceptr, std::size_t, Location, unsigned, CUstream);
 
@@ -279,6 +292,19 @@ const auto& entries() noexcept {
     entry<DestroyHook<CUstream, &InterposeSource::on_stream_destroy, 1>>("cuStreamDestroy", Group::kState),
     entry<DestroyHook<CUstream, &InterposeSource::on_stream_destroy, 2>>("cuStreamDestroy_v2", Group::kState),
     entry<DestroyHook<CUgraphExec, &InterposeSource::on_graph_exec_destroy, 1>>("cuGraphExecDestroy", Group::kState),
+    TYPED(cuGraphInstantiate, cuGraphInstantiate_params, Instantiate, kState),
+    TYPED(cuGraphInstantiate_v2, cuGraphInstantiate_v2_params, Instantiate, kState),
+    TYPED(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags_params, InstantiateWithFlags, kState),
+    TYPED(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_params, InstantiateWithParams, kState),
+    TYPED(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams_ptsz_params, InstantiateWithParams, kState),
+    TYPED(cuGraphExecUpdate, cuGraphExecUpdate_params, ExecUpdate, kState),
+    TYPED(cuGraphExecUpdate_v2, cuGraphExecUpdate_v2_params, ExecUpdateV2, kState),
+    TYPED(cuGraphExecKernelNodeSetParams, SetNodeParams, SetNode, kState),
+    TYPED(cuGraphExecKernelNodeSetParams_v2, SetNodeParams, SetNode, kState),
+    TYPED(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams_params,
+          CUresult(CUgraphExec, CUgraphNode, CUgraph), kState),
+    entry<Hook<kGraphExecNodeSetParams, SetNodeParams, SetNode>>("cuGraphExecNodeSetParams", Group::kState),
+    TYPED(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled_params, CUresult(CUgraphExec, CUgraphNode, unsigned), kState),
     entry<DestroyHook<CUcontext, &InterposeSource::on_context_destroy, 1>>("cuCtxDestroy", Group::kState),
     entry<DestroyHook<CUcontext, &InterposeSource::on_context_destroy, 2>>("cuCtxDestroy_v2", Group::kState),
     entry<PrimaryContextHook<1>>("cuDevicePrimaryCtxRelease", Group::kState),

@@ -86,9 +86,10 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
       thread.graphs[(reinterpret_cast<std::uintptr_t>(call.graph_exec) >> 6) % ThreadState::kGraphSlots];
   if (entry.exec != call.graph_exec || entry.id == 0) {
     MissGuard miss(thread);
-    entry = {call.graph_exec, parts_.graphs.id_of(call.graph_exec).value};
+    const GraphTable::Known known = parts_.graphs.at_launch(call.graph_exec);
+    entry = {call.graph_exec, known.id.value, known.contents.value};
   }
-  const std::uint32_t graph = entry.id;
+  const std::uint32_t graph = entry.id, contents = entry.contents;
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
   const bool captured = may_be_captured(stream) && is_captured(thread, stream);
@@ -99,7 +100,7 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   record->flags = captured ? flight::kFlagCaptured : 0;
   record->config = 0;
   record->launch_ns = now;
-  record->grid_x = 0;
+  record->grid_x = contents;
   record->grid_y = record->grid_z = 0;
   record->stream = stream.id;
   record->correlation = call.correlation;

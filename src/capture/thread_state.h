@@ -60,6 +60,7 @@ struct alignas(64) ThreadState {
   struct GraphEntry {
     const void* exec = nullptr;
     std::uint32_t id = 0;
+    std::uint32_t contents = 0;
   };
 
   LaunchRecorder* owner = nullptr;  // the recorder that made it; another one makes its own

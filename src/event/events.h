@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "event/device_info.h"
+#include "event/graph_contents.h"
 #include "event/ids.h"
 #include "event/kernel_config.h"
 
@@ -55,6 +56,8 @@ struct GraphLaunch {
   MaybeStatus status;
   MaybeNs start_ns, end_ns;  // of all its nodes together, where the graph as a whole is traced
   bool captured = false;  // launched into a stream that is itself being captured
+  ContentsId contents;    // what it runs
+  std::optional<bool> node_events;  // its nodes are events of their own; null: not known
 };
 
 struct ScopeEvent {
@@ -115,6 +118,7 @@ struct KernelSummary {
   std::uint64_t count = 0;
   std::uint64_t failed = 0;     // launches whose status was not 0
   std::uint64_t captured = 0;   // of count: into graphs, not executed
+  std::uint64_t replayed = 0;   // of count: by launches of graphs, without a call or a line of their own
   std::uint64_t call_total_ns = 0;
   std::uint64_t calls_timed = 0;  // launches that call_total_ns is of
   bool session = false;  // over the whole recording, written at its end: not to be added to the lines of its seconds
@@ -186,6 +190,7 @@ struct SessionEnd {
   std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
   std::uint64_t kernels = 0, configs = 0;
   std::uint64_t graph_kernels = 0, unlaunched = 0;  // kernel_events of nodes, and of what no launch was seen of
+  std::uint64_t replayed_kernels = 0;  // kernels of launches of graphs whose nodes have no events of their own
 };
 
 }  // namespace gpuflight::event

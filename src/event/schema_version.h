@@ -10,7 +10,7 @@ inline constexpr const char* kLibraryVersion = "0.1.0";
 
 // The log: "schema" in session_start. Minor: new keys or types. Major: a key changed its meaning or type.
 inline constexpr std::uint32_t kLogSchemaMajor = 1;
-inline constexpr std::uint32_t kLogSchemaMinor = 1;
+inline constexpr std::uint32_t kLogSchemaMinor = 2;
 
 // The flight file: header words. A reader refuses another major and reads any minor.
 inline constexpr std::uint32_t kFlightMajor = 1;

@@ -199,6 +199,8 @@ inline constexpr std::uint16_t kFlagCallUntimed = 4;    // call_ns means nothing
 // One event, 64 bytes, one cache line. Counters do not repeat across a recycled chunk: `counter_low` lets a reader
 // tell a record of this chunk's life from one left over of the life before.
 //
+// A launch of a graph has in grid_x the number of what it runs (event::ContentsId; 0: not known).
+//
 // A call beside launches has other things where a launch has grid, correlation and graph (record_event.h packs them):
 //
 //                            grid_x    grid_y  grid_z        correlation  graph       bytes_low

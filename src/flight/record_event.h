@@ -45,6 +45,8 @@ inline event::GraphLaunch to_graph_launch(const Record& record, RecordPhase phas
     launch.status = record.status;
   }
   launch.captured = (record.flags & kFlagCaptured) != 0;
+  launch.contents = event::ContentsId{record.grid_x};
+  if (!launch.correlation) launch.node_events = false;  // seen without CUPTI, which tells of nodes
   return launch;
 }
 

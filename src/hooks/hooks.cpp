@@ -4,10 +4,10 @@
 // does. A process that never asks for a driver function pays for a look at the first two letters of a name.
 #include "hooks/hook_table.h"
 
-#include <cstring>
 #include <dlfcn.h>
 #include <link.h>
 
+#include "hooks/byte_text.h"
 #include "hooks/libc_symbols.h"
 
 #define GPUFLIGHT_HIDDEN __attribute__((visibility("hidden")))
@@ -28,6 +28,14 @@ constexpr int kNotFound = 500, kNotInitialized = 3;  // CUresult
 constexpr std::uint64_t kPerThreadStreams = 2;       // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 // The CUDA versions whose entry points hook_names.inc knows. A newer one may mean another function by the same name.
 constexpr int kFirstUnknownCuda = 14000;
+
+// Base names that from a CUDA version on mean a function of another name.
+struct Renamed {
+  const char* base;
+  int since;
+  const char* name;
+};
+constexpr Renamed kRenamed[] = {{"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}};
 
 constinit HookTable g_table{HookTable::kVersion, sizeof(HookRow), 0, gpuflight_hooks_first_row, 0, 0, 0};
 constinit Dlsym g_dlsym = nullptr;
@@ -72,7 +80,7 @@ Dlsym real_dlsym() noexcept {
 HookRow* row_of(const char* name) noexcept {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') return nullptr;
   for (HookRow* row = gpuflight_hooks_first_row; row != gpuflight_hooks_rows_end; ++row) {
-    if (std::strcmp(row->name, name) == 0) return row;
+    if (equal(row->name, name)) return row;
   }
   return nullptr;
 }
@@ -89,9 +97,8 @@ void learn(HookRow& row, void* real) noexcept {
 bool is_drivers(void* function) noexcept {
   Dl_info info{};
   if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return false;
-  const char* const slash = std::strrchr(info.dli_fname, '/');
-  const char* const file = slash != nullptr ? slash + 1 : info.dli_fname;
-  return std::strncmp(file, "libcuda.so", 10) == 0 || std::strncmp(file, "libcuda-", 8) == 0;
+  const char* const file = file_of(info.dli_fname);
+  return begins_with(file, "libcuda.so") || begins_with(file, "libcuda-");
 }
 
 // `found` is what a look-up without us would give. Where another interposer stands behind us, the row leads to it; when it
@@ -167,17 +174,22 @@ int no_driver() noexcept { return kNotFound; }
 
 // `base` is `name` without its version and without the ending of per-thread default streams.
 bool is_base_of(const char* base, std::size_t length, const char* name, bool& per_thread) noexcept {
-  if (std::strncmp(name, base, length) != 0) return false;
+  if (!begins_with(name, base, length)) return false;
   const char* rest = name + length;
   if (rest[0] == '_' && rest[1] == 'v' && rest[2] >= '0' && rest[2] <= '9') rest += 3;
-  per_thread = std::strcmp(rest, "_ptsz") == 0 || std::strcmp(rest, "_ptds") == 0;
+  per_thread = equal(rest, "_ptsz") || equal(rest, "_ptds");
   return *rest == 0 || per_thread;
 }
 
 // What cuGetProcAddress has answered with: by its address where the driver exports it, else by what was asked.
 void* instead_of(const char* symbol, void* real, int cuda_version, std::uint64_t flags) noexcept {
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u') return real;
-  const std::size_t length = std::strlen(symbol);
+  for (const Renamed& renamed : kRenamed) {
+    if (cuda_version < renamed.since || !equal(symbol, renamed.base)) continue;
+    HookRow& row = *row_of(renamed.name);
+    if (find_real(row) == real) return hand_out(row, real);
+  }
+  const std::size_t length = length_of(symbol);
   const bool wants_per_thread = (flags & kPerThreadStreams) != 0;
   HookRow* best = nullptr;
   bool best_per_thread = false;
@@ -248,7 +260,7 @@ GPUFLIGHT_HIDDEN void* gpuflight_hooks_choose_dlvsym(void* handle, const char* n
                                                      void* caller) noexcept {
   const Dlvsym real = real_dlvsym();
   if (real == nullptr) return reinterpret_cast<void*>(&no_dlsym);
-  if (handle == RTLD_NEXT && name != nullptr && std::strcmp(name, "dlsym") == 0 && is_before_us(caller)) {
+  if (handle == RTLD_NEXT && name != nullptr && equal(name, "dlsym") && is_before_us(caller)) {
     return reinterpret_cast<void*>(&own_dlsym);
   }
   const bool named = handle != RTLD_DEFAULT && handle != RTLD_NEXT && row_of(name) != nullptr;

@@ -74,6 +74,18 @@ struct KernelSummaryLine {
   std::array<std::optional<double>, event::kLimiterCount> limit_occupancy;
 };
 
+// One kernel of what a graph_info tells of: its configuration, and how often a launch runs it.
+struct GraphKernelLine {
+  event::GraphKernelInfo info;
+  event::KernelInfo kernel;
+  event::LaunchShape shape;
+  event::Occupancy occupancy;
+  bool config_known = false;
+  bool details = false;
+  std::optional<double> occupancy_ratio;
+  std::array<std::optional<double>, event::kLimiterCount> limit_occupancy;
+};
+
 // A call that a host thread may wait in. call.call is 0 for one that this version has no number for.
 struct ApiLine {
   event::ApiEvent call;  // call.scope is not in the log
@@ -127,7 +139,7 @@ using LogEvent = std::variant<std::monostate, KernelEventLine, GraphLaunchLine, 
                               DeviceInfoLine, event::StreamInfo, KernelSummaryLine, event::Notice, event::LossEvent,
                               event::SessionEnd, SyncLine, ApiLine, event::ErrorEvent, event::HangEvent,
                               event::ForkEvent, event::ExitEvent, MemcpyLine, MemsetLine, MemoryLine, StreamEdgeLine,
-                              KernelTimeLine, KernelPendingLine, event::ClockEvent>;
+                              KernelTimeLine, KernelPendingLine, event::ClockEvent, event::GraphInfo, GraphKernelLine>;
 
 // The call of a sync_event or api_event; nullptr: another event.
 inline const ApiLine* api_line(const LogEvent& event) {
@@ -153,9 +165,9 @@ inline std::optional<event::Seq> thread_seq(const LogEvent& event) {
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,
   kSessionEnd, kSync, kApi, kError, kHang, kFork, kExit, kMemcpy, kMemset, kMemory, kStreamEdge, kKernelTime, kKernelPending,
-  kClock
+  kClock, kGraphInfo, kGraphKernel
 };
-inline constexpr int kLineTypeCount = 24;
+inline constexpr int kLineTypeCount = 26;
 using LineTypeSet = std::uint32_t;
 constexpr LineTypeSet line_type_bit(LineType type) { return 1u << static_cast<unsigned>(type); }
 inline constexpr LineTypeSet kAllLineTypes = (1u << kLineTypeCount) - 1;

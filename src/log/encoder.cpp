@@ -11,6 +11,7 @@ using event::Limiter;
 
 constexpr std::string_view kEventStart = R"({"type":"kernel_event",)";
 constexpr std::string_view kSummaryStart = R"({"type":"kernel_summary",)";
+constexpr std::string_view kGraphKernelStart = R"({"type":"graph_kernel",)";
 constexpr std::string_view kGridKey = R"(,"grid":)";
 constexpr std::string_view kWavesKey = R"(,"waves":)";
 
@@ -252,6 +253,7 @@ bool append_kernel_summary(Buffer& out, const RenderedConfig& config, const even
   m.number("count", s.count);
   m.number("failed", s.failed);
   m.number("captured", s.captured);
+  m.number("replayed", s.replayed);
   m.number("call_total_ns", s.call_total_ns);
   m.number("calls_timed", s.calls_timed);
   m.maybe("call_min_ns", s.call_min_ns);
@@ -283,7 +285,41 @@ bool append_graph_launch_event(Buffer& out, const RenderedStream& stream, std::s
   line.maybe("end_ns", launch.end_ns);
   line.maybe("duration_ns", event::elapsed_ns(launch.start_ns, launch.end_ns));
   line.boolean("captured", launch.captured);
+  line.id("contents", launch.contents.value);
+  launch.node_events ? line.boolean("node_events", *launch.node_events) : line.null("node_events");
   return line.end();
+}
+
+bool append_graph_info(Buffer& out, const event::GraphInfo& graph) noexcept {
+  Line line(out, "graph_info");
+  line.number("contents", graph.contents.value);
+  line.number("seq", graph.seq.value);
+  line.open("nodes", '{');
+  for (std::size_t i = 0; i < event::kNodeKindCount; ++i) line.number(event::kNodeKindNames[i], graph.nodes[i]);
+  line.close('}');
+  line.number("disabled", graph.disabled);
+  line.number("kernels", graph.kernels);
+  return line.end();
+}
+
+bool append_graph_kernel(Buffer& out, const RenderedConfig& config, const event::GraphKernelInfo& info) noexcept {
+  if (!config.valid_) {
+    out.drop_line();
+    return false;
+  }
+  out.begin_line();
+  const std::string_view text = config.text_.view();
+  out.append(kGraphKernelStart);
+  out.append(text.substr(kEventStart.size(), config.shape_end_ - kEventStart.size()));
+  Members m(out, false);
+  m.dim("grid", info.kernel.grid);
+  out.append(text.substr(config.grid_at_, config.rest_end_ - config.grid_at_));
+  m.known("device", info.device);
+  m.number("seq", info.seq.value);
+  m.number("contents", info.contents.value);
+  m.number("count", info.kernel.count);
+  out.append('}');
+  return out.end_line();
 }
 
 bool append_scope_event(Buffer& out, std::string_view scope, const event::ScopeEvent& event) noexcept {

@@ -36,6 +36,7 @@ class RenderedConfig {
   friend RenderedConfig render_unknown_config(bool) noexcept;
   friend bool append_kernel_event(Buffer&, RenderedConfig&, const RenderedStream&, std::string_view,
                                   const event::KernelLaunch&) noexcept;
+  friend bool append_graph_kernel(Buffer&, const RenderedConfig&, const event::GraphKernelInfo&) noexcept;
   friend bool append_kernel_summary(Buffer&, const RenderedConfig&, const event::KernelSummary&) noexcept;
   // Null pointers: not known.
   void render(const event::KernelInfo* kernel, const event::KernelConfig* config, event::ConfigId id,
@@ -77,6 +78,9 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
                          const event::KernelLaunch& launch) noexcept;
 bool append_graph_launch_event(Buffer& out, const RenderedStream& stream, std::string_view scope,
                                const event::GraphLaunch& launch) noexcept;
+// What graph launches run: this line, and one for each of its kernels.
+bool append_graph_info(Buffer& out, const event::GraphInfo& graph) noexcept;
+bool append_graph_kernel(Buffer& out, const RenderedConfig& config, const event::GraphKernelInfo& kernel) noexcept;
 bool append_scope_event(Buffer& out, std::string_view scope, const event::ScopeEvent& event) noexcept;
 bool append_kernel_summary(Buffer& out, const RenderedConfig& config, const event::KernelSummary& summary) noexcept;
 

@@ -70,6 +70,17 @@ bool read_schema(const Value& v, SessionStartLine& to) {
   return minor.ec == std::errc{} && minor.ptr == end;
 }
 
+bool read_node_kinds(const Value& v, std::array<std::uint64_t, event::kNodeKindCount>& to) {
+  simdjson::dom::object object;
+  if (v.get(object) != simdjson::SUCCESS) return false;
+  for (const auto field : object) {
+    const auto it = std::find(event::kNodeKindNames.begin(), event::kNodeKindNames.end(), field.key);
+    if (it == event::kNodeKindNames.end()) continue;
+    if (!read(field.value, to[static_cast<std::size_t>(it - event::kNodeKindNames.begin())])) return false;
+  }
+  return true;
+}
+
 template <class T>
 std::optional<double>& share_of(T& line, Limiter limiter) {
   return line.limit_occupancy[static_cast<std::size_t>(limiter)];
@@ -147,6 +158,7 @@ constexpr auto kSummaryFields = joined(config_fields<KernelSummaryLine>(), std::
     F("count", true, read(v, e.summary.count)),
     F("failed", false, read(v, e.summary.failed)),
     F("captured", false, read(v, e.summary.captured)),
+    F("replayed", false, read(v, e.summary.replayed)),
     F("call_total_ns", false, read(v, e.summary.call_total_ns)),
     F("calls_timed", false, read(v, e.calls_timed)),
     F("call_min_ns", false, read(v, e.summary.call_min_ns)),
@@ -178,7 +190,28 @@ constexpr std::array kGraphFields = {
     F("end_ns", false, read(v, e.launch.end_ns)),
     F("duration_ns", false, ignore(v)),
     F("captured", false, read(v, e.launch.captured)),
+    F("contents", false, read_or_null(v, e.launch.contents)),
+    F("node_events", false, read(v, e.launch.node_events)),
 };
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::GraphInfo, key, required, expression)
+constexpr std::array kGraphInfoFields = {
+    F("contents", true, read(v, e.contents)), F("seq", false, read(v, e.seq)),
+    F("nodes", true, read_node_kinds(v, e.nodes)), F("disabled", false, read(v, e.disabled)),
+    F("kernels", true, read(v, e.kernels)),
+};
+#undef F
+
+#define F(key, required, expression) GPUFLIGHT_FIELD(GraphKernelLine, key, required, expression)
+constexpr auto kGraphKernelFields = joined(config_fields<GraphKernelLine>(), std::array{
+    F("grid", true, read_dim(v, e.info.kernel.grid)),
+    F("config", false, read_or_null(v, e.info.kernel.config)),
+    F("device", false, v.is_null() ? (e.kernel.device = -1, true) : read(v, e.kernel.device)),
+    F("seq", false, read(v, e.info.seq)),
+    F("contents", true, read(v, e.info.contents)),
+    F("count", true, read(v, e.info.kernel.count)),
+});
 #undef F
 
 constexpr std::array<const char*, 3> kPhaseNames = {"begin", "end", "mark"};
@@ -304,6 +337,7 @@ constexpr auto kSessionEndFields = joined(ledger_fields<event::SessionEnd>(), st
     F("kernels", false, read(v, e.kernels)),
     F("configs", false, read(v, e.configs)),
     F("graph_kernels", false, read(v, e.graph_kernels)),
+    F("replayed_kernels", false, read(v, e.replayed_kernels)),
     F("unlaunched", false, read(v, e.unlaunched)),
 });
 #undef F
@@ -330,7 +364,7 @@ constexpr std::array<std::string_view, kLineTypeCount> kTypeNames = {
     "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end",
     "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event",
     "exit_event",  "memcpy_event", "memset_event",     "memory_event", "stream_edge",
-    "kernel_time", "kernel_pending", "clock_event"};
+    "kernel_time", "kernel_pending", "clock_event",      "graph_info",   "graph_kernel"};
 
 }  // namespace
 
@@ -355,6 +389,13 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
       derive(line);
       return trouble;
     }
+    case LineType::kGraphKernel: {
+      auto& line = fresh<GraphKernelLine>(event);
+      const FieldTrouble trouble = fill(kGraphKernelFields, object, line);
+      derive(line);
+      return trouble;
+    }
+    case LineType::kGraphInfo: return fill(kGraphInfoFields, object, fresh<event::GraphInfo>(event));
     case LineType::kGraphLaunch: return fill(kGraphFields, object, fresh<GraphLaunchLine>(event));
     case LineType::kScope: return fill(kScopeFields, object, fresh<ScopeLine>(event));
     case LineType::kSessionStart: return fill(kSessionStartFields, object, fresh<SessionStartLine>(event));

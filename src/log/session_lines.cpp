@@ -170,6 +170,7 @@ bool append_session_end(Buffer& out, const event::SessionEnd& e) noexcept {
   line.number("kernels", e.kernels);
   line.number("configs", e.configs);
   line.number("graph_kernels", e.graph_kernels);
+  line.number("replayed_kernels", e.replayed_kernels);
   line.number("unlaunched", e.unlaunched);
   return line.end();
 }

@@ -21,6 +21,10 @@ std::size_t batch_bytes(const log::LogSink& sink) {
   return sink.segment_limit() == 0 ? kBatchBytes : std::min<std::size_t>(kBatchBytes, sink.segment_limit());
 }
 
+std::size_t repeat_bytes(const log::LogSink& sink) {
+  return sink.segment_limit() == 0 ? SIZE_MAX : sink.segment_limit() / 4;
+}
+
 }  // namespace
 
 Drain::Drain(const Parts& parts, const Options& options)
@@ -29,8 +33,9 @@ Drain::Drain(const Parts& parts, const Options& options)
       dump_events_(options.dump_events),
       rule_(options.rule),
       black_box_(parts.rings, parts.file.chunk_count()),
-      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.calls}, options.details,
-             batch_bytes(parts.sink)),
+      lines_({parts.kernels, parts.streams, parts.scopes, parts.devices, parts.launches, parts.graphs, parts.calls,
+              nodes_},
+             options.details, batch_bytes(parts.sink), repeat_bytes(parts.sink)),
       activity_configs_(parts.kernels, parts.devices),
       join_({lines_, parts.rings, activity_configs_, parts.streams, *this}) {
   // Never more than there are slots and chunks: what follows cannot fail.
@@ -130,6 +135,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       const event::GraphLaunch launch = flight::to_graph_launch(record, phase, seq);
       ++counts_.graph_launches;
       if (launch.status.has_value() && *launch.status != 0) ++counts_.failed;
+      count_graph(launch);
       if (parts_.watch != nullptr) parts_.watch->on_graph(launch);
       join_.note_graph(record, phase);
       break;
@@ -221,6 +227,21 @@ void Drain::count_kernel(const event::KernelLaunch& launch) noexcept {
   session_summary_.add(launch);
 }
 
+// What is known of its kernels is only how many there are; they are counted per summary, not per launch.
+void Drain::count_graph(const event::GraphLaunch& launch) noexcept {
+  if (!launch.contents || launch.captured || launch.status != 0 || nodes_.of(launch)) return;
+  const event::GraphContents* const contents = parts_.graphs.contents(launch.contents);
+  if (contents == nullptr) return;
+  counts_.replayed_kernels += contents->kernel_nodes();
+  session_summary_.add_replay(launch.contents);
+  if (!summaries_only_) return;  // its line is in the log
+  (second_ends_ns_ != 0 && launch.launch_ns > second_ends_ns_ ? next_second_ : second_).add_replay(launch.contents);
+}
+
+void Drain::count_replays(Summariser& summary) noexcept {
+  summary.count_replays([this](event::ContentsId id) { return parts_.graphs.contents(id); });
+}
+
 void Drain::say(event::Notice notice) noexcept { lines_.say(std::move(notice)); }
 
 void Drain::write_due_summaries(bool now) noexcept {
@@ -233,6 +254,7 @@ void Drain::write_due_summaries(bool now) noexcept {
 }
 
 void Drain::write_second(std::int64_t ends_ns) noexcept {
+  count_replays(second_);
   second_.take(second_began_ns_, ends_ns, [&](event::KernelSummary& summary) { lines_.summary(summary); });
   second_began_ns_ = ends_ns;
   summarised_until_second_ = summarised_;
@@ -323,6 +345,7 @@ void Drain::write_end(event::SessionEnd end) noexcept {
   join_.finish();
   ended_ = true;
   write_due_summaries(true);
+  count_replays(session_summary_);
   session_summary_.take(0, parts_.launches.now_ns(), [&](event::KernelSummary& summary) {
     summary.session = true;
     lines_.summary(summary);

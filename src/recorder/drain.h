@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/device_query.h"
+#include "capture/graph_table.h"
 #include "capture/kernel_resolver.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_recorder.h"
@@ -40,6 +41,7 @@ class Drain final : private JoinClient {
     const capture::ScopeTable& scopes;
     capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
+    const capture::GraphTable& graphs;
     log::LogSink& sink;
     CallLines& calls;
     IncidentWatch* watch;  // null: errors and hangs are not looked for
@@ -53,6 +55,7 @@ class Drain final : private JoinClient {
   struct Counts {
     std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
     std::uint64_t graph_kernels = 0, unlaunched = 0;  // that the GPU told of
+    std::uint64_t replayed_kernels = 0;               // of launches of graphs whose nodes it does not tell of
   };
 
   Drain(const Parts& parts, const Options& options);
@@ -66,6 +69,7 @@ class Drain final : private JoinClient {
 
   // GPU times: whether they come, and what comes. settle() once after all of a round.
   ActivityJoin& join() noexcept { return join_; }
+  NodeEvents& node_events() noexcept { return nodes_; }
   void settle() noexcept;
   // Records of the GPU's that were given up, by CUPTI or at the memory bound, since the start; `nodes`: those of which
   // it is known that they were of nodes of graphs.
@@ -125,6 +129,8 @@ class Drain final : private JoinClient {
   bool take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, bool& summarised) noexcept;
   void write(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, const Cursor& at) noexcept;
   void count_kernel(const event::KernelLaunch& launch) noexcept;
+  void count_graph(const event::GraphLaunch& launch) noexcept;
+  void count_replays(Summariser& summary) noexcept;
   void note_waiting(const flight::Record& record) noexcept;
   void summarise(bool on) noexcept;
   void publish_counters() noexcept;
@@ -147,6 +153,7 @@ class Drain final : private JoinClient {
   bool rule_matched_ = false;
   BlackBox black_box_;
   std::vector<Watchdog::WaitingCall> waiting_;
+  NodeEvents nodes_;
   LineWriter lines_;
   capture::ActivityConfigs activity_configs_;
   ActivityJoin join_;

@@ -139,6 +139,11 @@ void GpuTiming::begin_round(Drain& drain, std::int64_t now_ns, bool asked, bool 
                                untimed_to_ns_.load(std::memory_order_relaxed));
   drain.join().expect_times(until_ns_.load(std::memory_order_relaxed),
                             settings_.graphs == capture::ActivitySource::Graphs::kGraph);
+  if (settings_.graphs == capture::ActivitySource::Graphs::kNode) {
+    drain.node_events().expect(until_ns_.load(std::memory_order_relaxed),
+                               untimed_from_ns_.load(std::memory_order_relaxed),
+                               untimed_to_ns_.load(std::memory_order_relaxed));
+  }
 }
 
 void GpuTiming::round(Drain& drain, std::int64_t now_ns) noexcept {

@@ -1,5 +1,7 @@
 #include "recorder/line_writer.h"
 
+#include <utility>
+
 #include "flight/record_event.h"
 
 namespace gpuflight::recorder {
@@ -13,14 +15,16 @@ using flight::RecordPhase;
 
 }  // namespace
 
-LineWriter::LineWriter(const Parts& parts, bool details, std::size_t batch_bytes)
+LineWriter::LineWriter(const Parts& parts, bool details, std::size_t batch_bytes, std::size_t repeat_bytes)
     : parts_(parts),
       details_(details),
       batch_bytes_(batch_bytes),
+      repeat_bytes_(repeat_bytes),
       unknown_config_(log::render_unknown_config(details)) {
   buffer_.reserve(batch_bytes_ + 128 * 1024);
 }
 
+// What the batch that is being written refers to stands in it too, also where the batch has it: it may be split here.
 void LineWriter::append_prologue(log::Buffer& out, std::uint32_t segment) noexcept {
   log::append_session_start(out, session_, segment);
   for (int i = 0; i < capture::DeviceQuery::kMaxDevices; ++i) {
@@ -33,6 +37,12 @@ void LineWriter::append_prologue(log::Buffer& out, std::uint32_t segment) noexce
       line.seq = stream_seqs_[id];
       log::append_stream_info(out, line);
     }
+  }
+  segment_ = segment;
+  repeated_bytes_ = 0;
+  for (const event::ContentsId id : batch_contents_) {
+    if (may_repeat(id)) append_contents(out, id, contents_[id.value].seq);
+    contents_[id.value].segment = segment;
   }
 }
 
@@ -73,7 +83,9 @@ bool LineWriter::kernel(event::KernelLaunch launch) noexcept {
                  launch.launch_ns);
 }
 
-bool LineWriter::graph(const event::GraphLaunch& launch) noexcept {
+bool LineWriter::graph(event::GraphLaunch launch) noexcept {
+  if (!launch.node_events) launch.node_events = parts_.nodes.of(launch);
+  if (launch.contents) write_contents(launch.contents);
   const log::RenderedStream& stream = rendered_stream(launch.stream.value);
   return counted(log::append_graph_launch_event(buffer_, stream, rendered_scope(launch.scope.value), launch),
                  launch.launch_ns);
@@ -206,6 +218,56 @@ void LineWriter::write_new_devices() noexcept {
     if (device == nullptr) continue;
     const event::Seq seq = own_seq();
     if (log::append_device_info(buffer_, *device, seq)) written = seq;
+  }
+}
+
+// Once a segment, before the first launch of it that refers to them.
+void LineWriter::write_contents(event::ContentsId id) noexcept {
+  try {
+    if (id.value >= contents_.size()) contents_.resize(id.value + 1);
+    Contents& known = contents_[id.value];
+    if (known.segment == segment_ && known.batch == batch_) return;
+    if (known.batch != batch_) batch_contents_.push_back(id);
+    known.batch = batch_;
+    if (std::exchange(known.segment, segment_) == segment_) return;
+    const event::GraphContents* const contents = parts_.graphs.contents(id);
+    if (contents == nullptr) return;
+    if (known.seq.value == 0) {
+      known.seq = own_seq();
+      own_counter_ += contents->kernels.size();
+    } else if (!may_repeat(id)) {
+      return;
+    }
+    append_contents(buffer_, id, known.seq);
+  } catch (...) {
+  }
+}
+
+// Contents that a small segment has no room for are told by an earlier one alone.
+bool LineWriter::may_repeat(event::ContentsId id) noexcept {
+  constexpr std::size_t kLineBytes = 1000;
+  const event::GraphContents* const contents = parts_.graphs.contents(id);
+  if (contents == nullptr) return false;
+  const std::size_t bytes = (contents->kernels.size() + 1) * kLineBytes;
+  if (repeated_bytes_ + bytes > repeat_bytes_) return false;
+  repeated_bytes_ += bytes;
+  return true;
+}
+
+void LineWriter::append_contents(log::Buffer& out, event::ContentsId id, event::Seq first) noexcept {
+  const event::GraphContents* const contents = parts_.graphs.contents(id);
+  if (contents == nullptr) return;
+  log::append_graph_info(out, {first, id, contents->nodes, contents->disabled, contents->kernels.size()});
+  event::GraphKernelInfo line;
+  line.seq = first;
+  line.contents = id;
+  for (const event::GraphKernel& kernel : contents->kernels) {
+    ++line.seq.value;
+    line.kernel = kernel;
+    const event::KernelConfig* const config = parts_.kernels.config(kernel.config);
+    const event::KernelInfo* const info = config != nullptr ? parts_.kernels.kernel(config->kernel) : nullptr;
+    line.device = info != nullptr ? info->device : -1;
+    log::append_graph_kernel(out, rendered_config(kernel.config.value), line);
   }
 }
 

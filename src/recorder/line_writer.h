@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/device_query.h"
+#include "capture/graph_table.h"
 #include "capture/kernel_table.h"
 #include "capture/launch_recorder.h"
 #include "capture/scope_table.h"
@@ -21,6 +22,7 @@
 #include "log/encoder.h"
 #include "log/sink.h"
 #include "recorder/call_lines.h"
+#include "recorder/node_events.h"
 
 namespace gpuflight::recorder {
 
@@ -32,9 +34,12 @@ class LineWriter final : public log::SegmentPrologue {
     const capture::ScopeTable& scopes;
     const capture::DeviceQuery& devices;
     const capture::LaunchRecorder& launches;
+    const capture::GraphTable& graphs;
     CallLines& calls;
+    const NodeEvents& nodes;
   };
-  LineWriter(const Parts& parts, bool details, std::size_t batch_bytes);
+  // `repeat_bytes`: room in a segment for what earlier ones have had.
+  LineWriter(const Parts& parts, bool details, std::size_t batch_bytes, std::size_t repeat_bytes);
 
   // The session's own lines; kept for the head of every segment.
   void set_session(event::SessionStart session) { session_ = std::move(session); }
@@ -44,7 +49,7 @@ class LineWriter final : public log::SegmentPrologue {
   // What the ledger counts:
   bool record(const flight::Record& record, flight::RecordPhase phase, event::Seq seq) noexcept;
   bool kernel(event::KernelLaunch launch) noexcept;
-  bool graph(const event::GraphLaunch& launch) noexcept;
+  bool graph(event::GraphLaunch launch) noexcept;
   bool copy(const event::MemcpyEvent& copy) noexcept;
   bool fill(const event::MemsetEvent& fill) noexcept;
   // What it does not:
@@ -67,6 +72,8 @@ class LineWriter final : public log::SegmentPrologue {
   std::int64_t newest_ns() const noexcept { return newest_ns_; }
   void clear() noexcept {
     buffer_.clear();
+    batch_contents_.clear();
+    ++batch_;
     buffered_events_ = 0;
   }
 
@@ -83,10 +90,13 @@ class LineWriter final : public log::SegmentPrologue {
   const log::RenderedStream& rendered_place(std::uint32_t stream, std::int32_t device) noexcept;
   std::string_view rendered_scope(std::uint32_t id) noexcept;
   void write_new_streams() noexcept;
+  void write_contents(event::ContentsId id) noexcept;
+  void append_contents(log::Buffer& out, event::ContentsId id, event::Seq first) noexcept;
+  bool may_repeat(event::ContentsId id) noexcept;
 
   Parts parts_;
   const bool details_;
-  const std::size_t batch_bytes_;
+  const std::size_t batch_bytes_, repeat_bytes_;
   event::SessionStart session_;
   log::Buffer buffer_;
   std::uint64_t buffered_events_ = 0;
@@ -101,6 +111,17 @@ class LineWriter final : public log::SegmentPrologue {
   std::array<event::Seq, capture::DeviceQuery::kMaxDevices> device_seqs_{};  // of their lines; 0: not written yet
   std::vector<event::Seq> stream_seqs_;                                      // by id
   std::uint32_t streams_written_ = 1;
+  // Contents of graphs: of those written the seq of the first line, and in which segment they were written last.
+  struct Contents {
+    event::Seq seq;
+    std::uint32_t segment = 0;  // 0: not written
+    std::uint64_t batch = 0;    // that referred to them last
+  };
+  std::vector<Contents> contents_;                // by number
+  std::vector<event::ContentsId> batch_contents_; // that lines of this batch refer to
+  std::uint32_t segment_ = 1;
+  std::size_t repeated_bytes_ = 0;  // of contents, in this segment
+  std::uint64_t batch_ = 1;
 };
 
 }  // namespace gpuflight::recorder

@@ -287,7 +287,7 @@ bool Recorder::open_files() noexcept {
 
 void Recorder::build_parts() {
   const flight::Capacities& capacities = file_.capacities();
-  graphs_ = std::make_unique<capture::GraphTable>(*page_);
+  graphs_ = std::make_unique<capture::GraphTable>(*page_, &notices_);
   rings_ = std::make_unique<flight::RingSet>(
       file_, options_.mode == config::Mode::kBlackbox ? flight::Reuse::kOldestFirst : flight::Reuse::kNewestFirst);
   rows_ = std::make_unique<flight::TableWriter>(file_);
@@ -317,7 +317,7 @@ void Recorder::build_parts() {
     }
   }
   const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                               errors_, options_.edges && options_.timing.on()};
+                                               errors_, notices_, options_.edges && options_.timing.on()};
   cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
   const bool time_each_return =
       options_.call_times == config::CallTimes::kAll || (drain.rule && drain.rule->on_call_time());
@@ -329,7 +329,7 @@ void Recorder::build_parts() {
       static_cast<std::int64_t>(options_.hang_after_ms) * 1'000'000, options_.hang_command);
   calls_ = std::make_unique<CallLines>(*rings_, *streams_, notices_);
   drain_ = std::make_unique<Drain>(Drain::Parts{file_, *rings_, *kernels_, *resolver_, *streams_, *scopes_, *devices_,
-                                                *launches_, sink_, *calls_, watch_.get()},
+                                                *launches_, *graphs_, sink_, *calls_, watch_.get()},
                                    drain);
 
   flight::Header& header = file_.header();

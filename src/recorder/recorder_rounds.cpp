@@ -175,6 +175,7 @@ void Recorder::end_session() noexcept {
   end.failed = counts.failed;
   end.graph_kernels = counts.graph_kernels;
   end.unlaunched = counts.unlaunched;
+  end.replayed_kernels = counts.replayed_kernels;
   end.kernels = kernels_->kernels();
   end.configs = kernels_->configs();
   drain_->write_end(std::move(end));

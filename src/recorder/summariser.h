@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "event/events.h"
@@ -60,6 +61,27 @@ class Summariser {
     }
   }
 
+  // A launch of a graph whose kernels have neither records nor events of their own.
+  void add_replay(event::ContentsId contents) noexcept {
+    try {
+      if (contents.value >= replays_.size()) replays_.resize(contents.value + 1);
+      if (replays_[contents.value]++ == 0) replayed_.push_back(contents);
+    } catch (...) {
+    }
+  }
+
+  // Of what has been added so: `contents_of(id)` says what each ran.
+  template <class ContentsOf>
+  void count_replays(ContentsOf&& contents_of) noexcept {
+    for (const event::ContentsId id : replayed_) {
+      const std::uint64_t times = std::exchange(replays_[id.value], 0);
+      if (const event::GraphContents* const contents = contents_of(id)) {
+        for (const event::GraphKernel& kernel : contents->kernels) add_replayed(kernel.config, times * kernel.count);
+      }
+    }
+    replayed_.clear();
+  }
+
   bool empty() const noexcept { return touched_.empty(); }
 
   // Hands each configuration seen since the last call to `emit`, and forgets it.
@@ -74,6 +96,7 @@ class Summariser {
       summary.count = totals.count;
       summary.failed = totals.failed;
       summary.captured = totals.captured;
+      summary.replayed = totals.replayed;
       summary.call_total_ns = totals.call_total_ns;
       summary.calls_timed = totals.calls_timed;
       if (totals.call_min_ns >= 0) {
@@ -103,17 +126,30 @@ class Summariser {
   }
 
  private:
+  void add_replayed(event::ConfigId config, std::uint64_t count) noexcept {
+    try {
+      if (config.value >= totals_.size()) totals_.resize(config.value + 1);
+      Totals& totals = totals_[config.value];
+      if (totals.count == 0 && !totals.times) touched_.push_back(config.value);
+      totals.count += count;
+      totals.replayed += count;
+    } catch (...) {
+    }
+  }
+
   struct Times {
     std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
     event::QuantileSketch durations;
   };
   struct Totals {
-    std::uint64_t count = 0, failed = 0, captured = 0, call_total_ns = 0, calls_timed = 0;
+    std::uint64_t count = 0, failed = 0, captured = 0, replayed = 0, call_total_ns = 0, calls_timed = 0;
     std::int64_t call_min_ns = -1, call_max_ns = -1;
     std::unique_ptr<Times> times;  // null: none known
   };
   std::vector<Totals> totals_;  // by configuration id
   std::vector<std::uint32_t> touched_;
+  std::vector<std::uint64_t> replays_;  // by number of the contents
+  std::vector<event::ContentsId> replayed_;
   event::SketchBudget buckets_{kMostBuckets};
 };
 

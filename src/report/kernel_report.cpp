@@ -159,6 +159,13 @@ void append_footer(std::string& out, const LogSummary& summary, const Paint& pai
                          of, paint.off());
     }
   }
+  std::uint64_t unknown_replays = 0;
+  for (const LogFacts& log : summary.logs()) unknown_replays += log.unknown_replays;
+  if (unknown_replays > 0) {
+    out += fmt::format("{}note: {} graph launch{} count{} without kernels: what the graph ran is not known{}\n",
+                       paint.warn(), count_text(unknown_replays), unknown_replays == 1 ? "" : "es",
+                       unknown_replays == 1 ? "s" : "", paint.off());
+  }
   append_time_notes(out, summary, paint.warn(), paint.off());
   if (summary.groups_full()) {
     out += fmt::format("{}note: there are more groups than are kept apart; the last ones are put together{}\n",

@@ -141,6 +141,8 @@ Json log_json(const LogFacts& log) {
   out["end_reason"] = log.end ? Json(log.end->reason) : Json(nullptr);
   out["launches"] = log.launches;
   out["gpu_kernels"] = log.gpu_kernels;
+  out["replayed_kernels"] = log.replayed_kernels;
+  out["unknown_replays"] = log.unknown_replays;
   out["failed"] = log.failed;
   out["captured"] = log.captured;
   out["summarised"] = log.summarised;

@@ -18,9 +18,9 @@ SCHEMA = json.loads(validate_log.SCHEMA.read_text())
 GOLDEN = [json.loads(line) for line in open(ROOT / "tests" / "golden" / "log_lines.ndjson", encoding="utf-8")]
 OPTIONAL = {"late", "queue_negative", "unlaunched", "range", "model_blocks", "max_active_clusters"}
 # Keys that a later minor version added to a type: lines of before, without them, stay valid.
-LATER = {("graph_launch_event", key) for key in ("start_ns", "end_ns", "duration_ns")}
-LATER |= {("kernel_summary", "timed")}
-LATER |= {("session_end", key) for key in ("graph_kernels", "unlaunched")}
+LATER = {("graph_launch_event", key) for key in ("start_ns", "end_ns", "duration_ns", "contents", "node_events")}
+LATER |= {("kernel_summary", key) for key in ("timed", "replayed")}
+LATER |= {("session_end", key) for key in ("graph_kernels", "unlaunched", "replayed_kernels")}
 
 
 class Schema(unittest.TestCase):

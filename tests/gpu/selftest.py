@@ -553,6 +553,17 @@ class OnTheSimulatedDevice(unittest.TestCase):
         self.assertEqual(timeline_compare.compare_presence(log, said["counts"]), [])
         self.assertEqual(len(timeline_compare.timed(log.kernels)), sum(said["counts"].values()))
 
+    def test_graph_contents(self):
+        said, path = self.recorded("graph_contents", "--rounds", "3")
+        log = gpu_check.Log([path])
+        kernels = {}
+        for line in log.of("graph_kernel"):
+            row = kernels.setdefault(line["contents"], {})
+            row[f"{line['name']} {line['grid']} {line['block']}"] = line["count"]
+        launches = sorted(log.graph_launches(), key=lambda e: e["launch_ns"])
+        wanted = [run["kernels"] for run in said["runs"] for _ in range(run["times"])]
+        self.assertEqual([kernels[e["contents"]] for e in launches], wanted)
+
     def test_timing_cost(self):
         path = built("GF_BENCH", "timing_cost")
         if not path:

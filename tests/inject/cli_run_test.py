@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -439,7 +440,8 @@ class Simulated(RunTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn("launches are not recorded", done.stderr)
         self.assertIn("0 launches", done.stderr)
-        doctor = tool("doctor", "--json", cwd=self.folder, env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1"))
+        doctor = tool("doctor", "--json", cwd=self.folder,
+                      env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1", GPUFLIGHT_CAPTURE="cupti"))
         self.assertEqual(doctor.returncode, 1)
         prevents = [f for f in json.loads(doctor.stdout)["findings"] if f["health"] == "prevents"]
         self.assertTrue(any("one CUPTI client at a time" in f["remedy"] for f in prevents), prevents)
@@ -449,6 +451,12 @@ class Simulated(RunTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn("2 launches", done.stderr)
         self.assertIn("GPU times are not recorded", done.stderr)
+        doctor = tool("doctor", "--json", cwd=self.folder, env=on_sim(GPUFLIGHT_SIM_SUBSCRIBER_TAKEN="1"))
+        self.assertEqual(doctor.returncode, 0, doctor.stdout)
+        found = {f["check"]: f for f in json.loads(doctor.stdout)["findings"]}
+        self.assertEqual(found["recorder"]["health"], "warning")
+        self.assertIn("seen by the hooks", found["recorder"]["found"])
+        self.assertIn("one CUPTI client at a time", found["notice"]["remedy"])
 
     def test_hostile_names(self):
         self.play(plan="hostile_names.json")
@@ -465,10 +473,41 @@ class Simulated(RunTest):
         self.assertEqual(found["driver"]["health"], "ok")
         self.assertIn(str(SIM / "libcupti.so.13"), found["cupti"]["found"])
         self.assertEqual(found["recorder"]["health"], "ok")
+        self.assertEqual(found["hooks"]["health"], "ok")
+        hooks = facts["probe"]["hooks"]
+        self.assertEqual((hooks["capture"], hooks["capture_reason"]), ("interpose", "asked for"))
+        self.assertEqual(hooks["loader"]["interposers"], [])
         self.assertEqual(list(self.folder.iterdir()), [])  # looking leaves nothing behind
         text = tool("doctor", cwd=self.folder, env=on_sim())
         self.assertEqual(text.returncode, 0)
         self.assertIn("recording works here", text.stdout)
+
+
+    def test_doctor_says_who_else_stands_before_the_loader(self):
+        malloc = BUILD / "sim_hosts" / "libinterpose_malloc.so"
+        if not malloc.exists():
+            self.skipTest("no other interposer is built")
+        source = self.folder / "dlsym.c"
+        source.write_text("#define _GNU_SOURCE\n#include <dlfcn.h>\nvoid* dlsym(void* h, const char* n) {\n"
+                          "return ((void* (*)(void*, const char*))dlvsym(RTLD_NEXT, \"dlsym\", \"" +
+                          ("GLIBC_2.17" if os.uname().machine == "aarch64" else "GLIBC_2.2.5") + "\"))(h, n); }\n")
+        other = self.folder / "libother.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-o", other, source, "-ldl"], check=True)
+        done = tool("doctor", "--json", cwd=self.folder, env=on_sim(LD_PRELOAD=f"{malloc}:{other}"))
+        found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
+        self.assertEqual(found["hooks"]["health"], "ok")
+        self.assertIn("libother.so stands before dlsym", found["interposer"]["found"])
+        self.assertIn("libinterpose_malloc.so replaces malloc", found["allocator"]["found"])
+
+    def test_doctor_without_hooks(self):
+        alone = self.folder / "lib"
+        alone.mkdir()
+        shutil.copy(BUILD / "lib" / "libgpuflight.so", alone / "libgpuflight.so")
+        done = tool("doctor", "--json", cwd=self.folder, env=on_sim(GPUFLIGHT_LIB=alone / "libgpuflight.so"))
+        found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(found["hooks"]["health"], "warning")
+        self.assertIn("install it beside the library", found["hooks"]["remedy"])
 
 
 class Doctor(RunTest):

@@ -2,9 +2,10 @@
 // the C library's (the executable comes first in symbol search), and launches that made a system call, by asking the
 // kernel to stop each (PR_SET_SYSCALL_USER_DISPATCH). Run with and without the recorder: the difference is ours.
 //
-//   hot_path_host WARM_UP LAUNCHES [bad]     prints {"allocations":N,"locks":N,"launches_with_syscall":N}
+//   hot_path_host WARM_UP LAUNCHES [bad|graph]     prints {"allocations":N,"locks":N,"launches_with_syscall":N}
 //
-// `bad` adds one of each kind per launch from the host itself, to show that the counters count. Exit 77: the kernel
+// `graph`: launches of a graph of 100 nodes. `bad` adds one of each kind per launch from the host itself, to show that
+// the counters count. Exit 77: the kernel
 // cannot stop system calls.
 #include <pthread.h>
 #include <semaphore.h>
@@ -71,6 +72,26 @@ bool watch_system_calls() {
   return prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, &g_selector) == 0;
 }
 
+CUgraphExec graph_of(const gpuflight::test::Cuda& cuda, int nodes) {
+  using gpuflight::test::Cuda;
+  CUgraph graph = nullptr;
+  Cuda::check(Cuda::symbol<decltype(::cuGraphCreate)>("cuGraphCreate")(&graph, 0), "cuGraphCreate");
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = cuda.function(0);
+  params.gridDimX = params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+  params.blockDimX = 64;
+  for (int i = 0; i < nodes; ++i) {
+    CUgraphNode node = nullptr;
+    Cuda::check(Cuda::symbol<decltype(::cuGraphAddKernelNode)>("cuGraphAddKernelNode_v2")(&node, graph, nullptr, 0,
+                                                                                          &params),
+                "cuGraphAddKernelNode");
+  }
+  CUgraphExec exec = nullptr;
+  Cuda::check(Cuda::symbol<decltype(::cuGraphInstantiate)>("cuGraphInstantiateWithFlags")(&exec, graph, 0),
+              "cuGraphInstantiate");
+  return exec;
+}
+
 }  // namespace
 
 // __libc_* are the C library's own names for what stands under malloc and its kin: dlsym itself allocates.
@@ -120,9 +141,13 @@ int main(int argc, char** argv) {
   const int warm_up = argc > 1 ? std::atoi(argv[1]) : 20;
   const int launches = argc > 2 ? std::atoi(argv[2]) : 200;
   const bool bad = argc > 3 && std::strcmp(argv[3], "bad") == 0;
+  const bool graphs = argc > 3 && std::strcmp(argv[3], "graph") == 0;
   const gpuflight::test::Cuda cuda({gpuflight::test::kernel_named("hot")});
   CUstream const stream = cuda.stream();
-  for (int i = 0; i < warm_up; ++i) gpuflight::test::Cuda::check(cuda.launch(1, 0, 64, stream), "launch");
+  CUgraphExec const exec = graphs ? graph_of(cuda, 100) : nullptr;
+  auto* const launch_graph = gpuflight::test::Cuda::symbol<decltype(::cuGraphLaunch)>("cuGraphLaunch");
+  const auto launch = [&] { return graphs ? launch_graph(exec, stream) : cuda.launch(1, 0, 64, stream); };
+  for (int i = 0; i < warm_up; ++i) gpuflight::test::Cuda::check(launch(), "launch");
   if (!watch_system_calls()) {
     std::fprintf(stderr, "this kernel has no syscall user dispatch\n");
     return 77;
@@ -132,7 +157,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < launches; ++i) {
     t_counting = true;
     g_selector = kBlock;
-    failed += cuda.launch(1, 0, 64, stream) != CUDA_SUCCESS;
+    failed += launch() != CUDA_SUCCESS;
     if (bad) {
       const std::lock_guard lock(mutex);
       void* volatile memory = std::malloc(100);

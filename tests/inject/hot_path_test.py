@@ -40,6 +40,14 @@ class HotPath(SimTest):
     def test_without_details(self):
         self.compare(20, 600, GPUFLIGHT_DETAILS="off")
 
+    def test_launches_of_graphs(self):
+        bare = self.count(20, 2000, "graph", preload=False)
+        with_us = self.count(20, 2000, "graph", GPUFLIGHT_MARKERS="off", GPUFLIGHT_TIMING="off")
+        log = self.log()
+        self.assertEqual(len(log["graph_launch_event"]), 2020)
+        self.assertEqual(log.end["replayed_kernels"], 202_000)
+        self.assertEqual({k: with_us[k] - bare[k] for k in KINDS}, dict.fromkeys(KINDS, 0), (with_us, bare))
+
     def test_in_black_box_mode(self):
         bare = self.count(20, 2000, preload=False)
         with_us = self.count(20, 2000, GPUFLIGHT_MODE="blackbox", GPUFLIGHT_MARKERS="off",

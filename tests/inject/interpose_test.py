@@ -155,6 +155,7 @@ class Ways(HooksTest):
                 self.assert_balanced(log)
                 os.remove(self.dir / "log.ndjson")
 
+    @unittest.skipIf(SANITIZE, "a sanitizer's runtime refuses such libraries")
     def test_what_cannot_is_said(self):
         for name, more in (("deepbind", (ASKER,)), ("dlmopen", ())):
             with self.subTest(name):
@@ -169,6 +170,7 @@ class Ways(HooksTest):
                 self.assertIn("RTLD_DEEPBIND" if name == "deepbind" else "dlmopen", notice["message"], run)
                 os.remove(self.dir / "log.ndjson")
 
+    @unittest.skipIf(SANITIZE, "a sanitizer's runtime refuses such libraries")
     def test_past_the_hooks_cupti_sees_it(self):
         self.run_host(HOST, "deepbind", SIM / "libcuda.so.1", 7, ASKER, **self.hooked(GPUFLIGHT_TIMING="off"))
         log = self.log()

@@ -211,7 +211,7 @@ class SimTest(unittest.TestCase):
 
     def assert_unique_seq(self, log):
         """Only what every segment begins with may stand there twice."""
-        again = ("session_start", "device_info", "stream_info")
+        again = ("session_start", "device_info", "stream_info", "graph_info", "graph_kernel")
         seen = collections.Counter(e["seq"] for kind, events in log.by_type.items() if kind not in again
                                    for e in events)
         heads = {(kind, e["seq"]) for kind in again for e in log[kind]}

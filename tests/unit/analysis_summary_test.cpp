@@ -161,6 +161,82 @@ TEST(LogSummary, WhatIsRecoveredBehindTheEndIsInTheSessionsSum) {
   EXPECT_EQ(summary.totals().launches, 5u);
 }
 
+// Contents `number`: each name so many times.
+void add_contents(LogSummary& summary, std::uint32_t number,
+                  const std::vector<std::pair<std::string, std::uint64_t>>& kernels) {
+  event::GraphInfo info;
+  info.contents = event::ContentsId{number};
+  info.kernels = kernels.size();
+  summary.add(info);
+  for (const auto& [name, count] : kernels) {
+    const log::KernelEventLine like = kernel(name);
+    log::GraphKernelLine line;
+    line.kernel = like.kernel;
+    line.shape = like.shape;
+    line.occupancy = like.occupancy;
+    line.config_known = like.config_known;
+    line.details = like.details;
+    line.occupancy_ratio = like.occupancy_ratio;
+    line.info.contents = info.contents;
+    line.info.kernel = {event::ConfigId{1}, {4, 1, 1}, count};
+    summary.add(line);
+  }
+}
+
+log::GraphLaunchLine graph_launch(std::uint32_t contents, std::optional<bool> node_events, std::int32_t status = 0) {
+  log::GraphLaunchLine line;
+  line.launch.contents = event::ContentsId{contents};
+  line.launch.node_events = node_events;
+  line.launch.status = status;
+  return line;
+}
+
+TEST(LogSummary, KernelsOfGraphLaunchesAreCountedByWhatTheseRun) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  add_contents(summary, 1, {{"f", 3}, {"g", 1}});
+  add_contents(summary, 2, {{"g", 10}});
+  add_contents(summary, 1, {{"f", 3}, {"g", 1}});  // again, in the next segment
+  summary.add(kernel("f"));
+  for (int i = 0; i < 5; ++i) summary.add(graph_launch(1, false));
+  summary.add(graph_launch(2, false));
+  summary.add(graph_launch(2, true));          // its nodes have lines of their own
+  summary.add(graph_launch(2, std::nullopt));  // it may be so
+  summary.add(graph_launch(2, false, 719));
+  summary.add(graph_launch(0, false));
+  summary.add(graph_launch(7, false));  // the log does not say
+  summary.end_log({});
+  ASSERT_EQ(summary.groups().size(), 2u);
+  EXPECT_EQ(summary.groups()[0].launches, 16u);
+  EXPECT_EQ(summary.groups()[0].replayed, 15u);
+  EXPECT_EQ(summary.groups()[1].launches, 15u);
+  EXPECT_EQ(summary.logs()[0].launches, 1u);
+  EXPECT_EQ(summary.logs()[0].gpu_kernels, 30u);
+  EXPECT_EQ(summary.logs()[0].replayed_kernels, 30u);
+  EXPECT_EQ(summary.logs()[0].unknown_replays, 2u);
+  EXPECT_EQ(summary.totals().launches, 31u);
+  summary.begin_log("b");  // with numbers of its own
+  summary.add(graph_launch(1, false));
+  summary.end_log({});
+  EXPECT_EQ(summary.logs()[1].unknown_replays, 1u);
+}
+
+TEST(LogSummary, TheSumOfTheSessionTellsOfReplaysOnce) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  add_contents(summary, 1, {{"f", 3}});
+  summary.add(kernel("f"));
+  for (int i = 0; i < 5; ++i) summary.add(graph_launch(1, false));
+  log::KernelSummaryLine all = summary_of(kernel("f"), 31, true);  // two more calls, and 13 kernels of graphs
+  all.summary.replayed = 28;
+  summary.add(all);
+  summary.end_log({});
+  EXPECT_EQ(summary.groups()[0].launches, 31u);
+  EXPECT_EQ(summary.groups()[0].replayed, 28u);
+  EXPECT_EQ(summary.logs()[0].launches, 3u);
+  EXPECT_EQ(summary.logs()[0].gpu_kernels, 28u);
+}
+
 TEST(LogSummary, TheEndTellsOfGraphLaunchesWhoseLinesAreGone) {
   LogSummary summary(GroupBy::kKernel);
   summary.begin_log("a");

@@ -113,6 +113,26 @@ inline GraphLaunch graph_launch() {
   return g;
 }
 
+inline GraphInfo graph_info() {
+  GraphInfo g;
+  g.seq = Seq(0, 30);
+  g.contents = ContentsId{3};
+  g.nodes[static_cast<std::size_t>(NodeKind::kKernel)] = 40;
+  g.nodes[static_cast<std::size_t>(NodeKind::kMemcpy)] = 2;
+  g.disabled = 1;
+  g.kernels = 1;
+  return g;
+}
+
+inline GraphKernelInfo graph_kernel() {
+  GraphKernelInfo k;
+  k.seq = Seq(0, 31);
+  k.contents = ContentsId{3};
+  k.kernel = {ConfigId{7}, {16384, 1, 1}, 40};
+  k.device = 0;
+  return k;
+}
+
 inline ScopeEvent scope_event() {
   ScopeEvent s;
   s.seq = Seq(4, 1);
@@ -307,6 +327,8 @@ inline HangEvent hang_event() {
 
 inline GraphLaunch timed_graph_launch() {
   GraphLaunch g = graph_launch();
+  g.contents = ContentsId{3};
+  g.node_events = false;
   g.start_ns = 1'234'740'000;
   g.end_ns = 1'234'990'500;
   return g;
@@ -516,6 +538,10 @@ inline void append_all(log::Buffer& out) {
   append_graph_launch_event(out, on, scope.view(), graph_launch());
   append_graph_launch_event(out, RenderedStream(), {}, GraphLaunch{});
   append_graph_launch_event(out, on, {}, timed_graph_launch());
+  append_graph_info(out, graph_info());
+  append_graph_kernel(out, naive, graph_kernel());
+  append_graph_kernel(out, bare, graph_kernel());
+  append_graph_kernel(out, unknown, {Seq(0, 32), ContentsId{3}, {{}, {1, 2, 3}, 1}, -1});
   append_kernel_event(out, naive, on, {}, unlaunched_kernel());
   for (const auto phase : {ScopeEvent::Phase::kBegin, ScopeEvent::Phase::kEnd, ScopeEvent::Phase::kMark}) {
     ScopeEvent event = scope_event();

@@ -152,6 +152,12 @@ TEST_F(LogReaderTest, EveryGoldenLineSurvivesTheRoundTrip) {
       append_kernel_pending(out, named(l->name), on(l->device, l->context, l->pending.stream), l->pending);
     } else if (const auto* l = std::get_if<ClockEvent>(&e)) {
       append_clock_event(out, *l);
+    } else if (const auto* l = std::get_if<GraphInfo>(&e)) {
+      append_graph_info(out, *l);
+    } else if (const auto* l = std::get_if<GraphKernelLine>(&e)) {
+      GraphKernelInfo info = l->info;
+      info.device = l->kernel.device;
+      append_graph_kernel(out, config(*l, l->info.kernel.config, 0), info);
     }
     EXPECT_EQ(out.view(), line + "\n") << "line " << at + 1;
     ++at;
@@ -469,7 +475,7 @@ TEST_F(LogReaderTest, OtherMajorVersionIsSaid) {
   Buffer start;
   append_session_start(start, session_start(), 1);
   std::string text(start.view());
-  text.replace(text.find("\"1.1\""), 5, "\"2.0\"");
+  text.replace(text.find("\"1.2\""), 5, "\"2.0\"");
   EXPECT_EQ(read(text)[Trouble::kOtherMajor].count, 1u);
 }
 

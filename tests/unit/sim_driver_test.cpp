@@ -292,6 +292,47 @@ TEST(SimCapture, NothingRunsAndTheGraphHoldsTheNodes) {
   });
 }
 
+TEST(SimGraph, AttributesAndUpdatesOfNodes) {
+  in_child({}, [] {
+    start();
+    const CUfunction k = function(load({{kernel("k")}}), "k");
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = k;
+    params.gridDimX = params.gridDimY = params.gridDimZ = params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    CUgraph inner = nullptr, outer = nullptr;
+    ASSERT_EQ(cuGraphCreate(&inner, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphCreate(&outer, 0), CUDA_SUCCESS);
+    CUgraphNode node = nullptr, child = nullptr, kernel_node = nullptr;
+    ASSERT_EQ(cuGraphAddKernelNode(&node, inner, nullptr, 0, &params), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphAddChildGraphNode(&child, outer, nullptr, 0, inner), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphAddKernelNode(&kernel_node, outer, nullptr, 0, &params), CUDA_SUCCESS);
+
+    CUlaunchAttributeValue value{};
+    EXPECT_EQ(cuGraphKernelNodeGetAttribute(kernel_node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value), CUDA_SUCCESS);
+    EXPECT_EQ(value.clusterDim.x, 0u);
+    value.clusterDim = {2, 1, 1};
+    EXPECT_EQ(cuGraphKernelNodeSetAttribute(kernel_node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value), CUDA_SUCCESS);
+    value = {};
+    EXPECT_EQ(cuGraphKernelNodeGetAttribute(kernel_node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value), CUDA_SUCCESS);
+    EXPECT_EQ(value.clusterDim.x, 2u);
+    EXPECT_EQ(cuGraphKernelNodeGetAttribute(child, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
+              CUDA_ERROR_INVALID_VALUE);
+
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphInstantiate(&exec, outer, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecChildGraphNodeSetParams(exec, child, inner), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecChildGraphNodeSetParams(exec, kernel_node, inner), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphExecChildGraphNodeSetParams(exec, child, outer), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    CUgraphNodeParams any{};
+    any.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    any.kernel.func = k;
+    any.kernel.gridDimX = any.kernel.gridDimY = any.kernel.gridDimZ = 1;
+    any.kernel.blockDimX = any.kernel.blockDimY = any.kernel.blockDimZ = 1;
+    EXPECT_EQ(cuGraphExecNodeSetParams(exec, kernel_node, &any), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphExecNodeSetParams(exec, node, &any), CUDA_ERROR_INVALID_VALUE);  // of another graph
+  });
+}
+
 TEST(SimCapture, UnjoinedWorkIsNoticed) {
   in_child({}, [] {
     start();

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "captured_process.h"
+#include "doctor_hooks.h"
 #include "failure.h"
 #include "library_path.h"
 #include "log/decoder.h"
@@ -44,15 +45,21 @@ class TemporaryFolder {
 };
 
 // The probe records like any program would, but into a folder of its own, and whatever it is called.
-std::vector<std::string> probe_environment(const std::string& library, const std::string& folder) {
-  RunEnvironment plan = plan_environment(library, inspect_program(own_executable()));
-  plan.set["GPUFLIGHT_LOG"] = folder + "/probe.ndjson";
-  plan.set["GPUFLIGHT_FLIGHT"] = folder + "/probe.flight";
+RunEnvironment probe_environment(const std::string& library, const std::string& folder, const std::string& name,
+                                 const std::string& hooks = {}) {
+  RunEnvironment plan = plan_environment(library, inspect_program(own_executable()), hooks);
+  plan.set["GPUFLIGHT_LOG"] = folder + "/" + name + ".ndjson";
+  plan.set["GPUFLIGHT_FLIGHT"] = folder + "/" + name + ".flight";
   plan.set["GPUFLIGHT_INCLUDE"] = "";
   plan.set["GPUFLIGHT_EXCLUDE"] = "";
   plan.set["GPUFLIGHT_QUIET"] = "on";
   plan.set["GPUFLIGHT_RUN_MANIFEST"] = "";
-  return plan.merged();
+  return plan;
+}
+
+bool ended_well(const CapturedProcess& process) {
+  return process.started && !process.timed_out && WIFEXITED(process.wait_status) &&
+         WEXITSTATUS(process.wait_status) == 0;
 }
 
 std::string cuda_version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
@@ -184,6 +191,42 @@ void add_recorder_findings(Findings& findings, const ProbeLog& log, const Json& 
   }
 }
 
+// Without CUPTI, and whatever the options in force ask for.
+HooksProbe probe_hooks(const std::string& library, const std::string& hooks, const std::string& folder) {
+  RunEnvironment environment = probe_environment(library, folder, "hooks", hooks);
+  environment.set["GPUFLIGHT_CAPTURE"] = "interpose";
+  const CapturedProcess process = run_captured({own_executable(), "doctor-probe"}, environment.merged(), kLimit);
+  HooksProbe probe;
+  probe.facts = Json::parse(process.output, nullptr, false);
+  if (!ended_well(process) || !probe.facts.is_object()) {
+    probe.facts = nullptr;
+    probe.failure = probe_failed(process).found;
+    return probe;
+  }
+  const ProbeLog log = read_log(folder + "/hooks.ndjson");
+  if (log.start) {
+    probe.capture = log.start->capture;
+    probe.reason = log.start->capture_reason;
+  }
+  for (const event::Notice& notice : log.notices) {
+    if (notice.severity != event::Severity::kInfo && probe.problem.empty()) probe.problem = notice.message;
+  }
+  return probe;
+}
+
+// What `run` would do then: CUPTI is lacking, and so are GPU times, not launches.
+void soften_for_hooks(Findings& findings) {
+  const char* const asked_for = std::getenv("GPUFLIGHT_CAPTURE");
+  if (asked_for != nullptr && std::strcmp(asked_for, "cupti") == 0) return;
+  for (Finding& finding : findings) {
+    if (finding.health != Health::kPrevents) continue;
+    if (finding.check == "notice") finding.health = Health::kWarning;
+    if (finding.check != "recorder") continue;
+    finding = {"recorder", Health::kWarning, "launches are seen by the hooks; GPU times are not recorded without CUPTI",
+               finding.remedy};
+  }
+}
+
 void add_candidates(Findings& findings, const Json& facts) {
   const std::string chosen = facts.value("cupti_path", "");
   std::vector<std::string> others;
@@ -213,12 +256,10 @@ CudaProbe probe_cuda() {
   }
   if (library.empty()) return probe;  // check_library has said it
   const TemporaryFolder folder;
-  const CapturedProcess process =
-      run_captured({own_executable(), "doctor-probe"}, probe_environment(library, folder.path()), kLimit);
-  const bool ended_well =
-      process.started && !process.timed_out && WIFEXITED(process.wait_status) && WEXITSTATUS(process.wait_status) == 0;
+  const RunEnvironment environment = probe_environment(library, folder.path(), "probe");
+  const CapturedProcess process = run_captured({own_executable(), "doctor-probe"}, environment.merged(), kLimit);
   probe.facts = Json::parse(process.output, nullptr, false);
-  if (!ended_well || !probe.facts.is_object()) {
+  if (!ended_well(process) || !probe.facts.is_object()) {
     probe.findings.push_back(probe_failed(process));
     if (!probe.facts.is_object()) probe.facts = nullptr;
     add_candidates(probe.findings, Json::object());
@@ -236,6 +277,14 @@ CudaProbe probe_cuda() {
   probe.findings.push_back(nvml_finding(probe.facts["nvml"]));
   add_recorder_findings(probe.findings, log, probe.facts["recorder"], driver.health == Health::kFine);
   add_candidates(probe.findings, probe.facts);
+  const std::string hooks = hooks_beside(library);
+  Json hook_facts;
+  for (Finding& finding : check_hooks(library, hooks, driver.health == Health::kFine,
+                                      [&] { return probe_hooks(library, hooks, folder.path()); }, hook_facts)) {
+    probe.findings.push_back(std::move(finding));
+  }
+  if (hook_facts["capture"] == "interpose") soften_for_hooks(probe.findings);
+  probe.facts["hooks"] = std::move(hook_facts);
   return probe;
 }
 

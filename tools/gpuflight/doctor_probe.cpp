@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -102,6 +103,40 @@ Json recorder_facts() {
   return facts;
 }
 
+// Whether `path`, which is in the process, itself has a function of that name.
+bool defines(const char* path, const char* name) {
+  void* const library = ::dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  Dl_info info{};
+  void* const found = ::dlsym(library, name);
+  const bool own = found != nullptr && ::dladdr(found, &info) != 0 && std::string_view(info.dli_fname) == path;
+  ::dlclose(library);
+  return own;
+}
+
+// Who stands before libc, besides us: objects of the process that have functions of libc's names.
+Json loader_facts() {
+  Json facts{{"hooks", nullptr}, {"interposers", Json::array()}};
+  link_map* object = nullptr;
+  void* const self = ::dlopen(nullptr, RTLD_LAZY);
+  if (self == nullptr || ::dlinfo(self, RTLD_DI_LINKMAP, &object) != 0) return facts;
+  for (; object != nullptr; object = object->l_next) {
+    const std::string_view path = object->l_name != nullptr ? object->l_name : "";
+    const std::string_view file = path.substr(path.find_last_of('/') + 1);
+    const bool libc = file.starts_with("libc.so") || file.starts_with("libdl.so") || file.starts_with("ld-");
+    if (path.empty() || libc) continue;
+    if (defines(object->l_name, "gpuflight_hooks")) {
+      facts["hooks"] = path;
+      continue;
+    }
+    const bool loader = defines(object->l_name, "dlsym"), allocator = defines(object->l_name, "malloc");
+    if (loader || allocator) {
+      facts["interposers"].push_back(Json{{"path", path}, {"dlsym", loader}, {"malloc", allocator}});
+    }
+  }
+  return facts;
+}
+
 }  // namespace
 
 int doctor_probe_verb(const Arguments&) {
@@ -109,6 +144,7 @@ int doctor_probe_verb(const Arguments&) {
   out["driver"] = driver_facts();
   out["nvml"] = nvml_facts();
   out["recorder"] = recorder_facts();
+  out["loader"] = loader_facts();
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
   return kExitOk;
 }

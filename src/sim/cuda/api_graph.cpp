@@ -13,6 +13,11 @@ KernelNodeParams params_of(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
           p.sharedMemBytes};
 }
 
+KernelNodeParams params_of(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
+  return {p.func, p.kern, {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
+          p.sharedMemBytes};
+}
+
 KernelNodeParams params_of(const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   return {p.func, p.kern, {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
           p.sharedMemBytes};
@@ -98,6 +103,10 @@ CUresult set_exec_params(CUgraphExec exec_handle, CUgraphNode node_handle, const
   const std::lock_guard lock(exec->mutex);
   for (ExecNode& node : exec->nodes) {
     if (reinterpret_cast<CUgraphNode>(node.original) != node_handle) continue;
+    // The attributes of the node stay as they are.
+    std::copy(std::begin(node.launch.cluster), std::end(node.launch.cluster), std::begin(filled.launch.cluster));
+    filled.launch.cooperative = node.launch.cooperative;
+    filled.launch.carveout = node.launch.carveout;
     node.launch = filled.launch;
     node.keep_alive = filled.keep_alive;
     CUpti_GraphData data{};
@@ -107,6 +116,58 @@ CUresult set_exec_params(CUgraphExec exec_handle, CUgraphNode node_handle, const
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult set_exec_child(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph child_handle) {
+  GraphExec* exec = driver().graph_execs.find(exec_handle);
+  const GraphNode* node = driver().graph_nodes.find(node_handle);
+  const Graph* child = driver().graphs.find(child_handle);
+  if (exec == nullptr || node == nullptr || node->child == nullptr || child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return update_child_graph(*exec, *node, *child) ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult get_attribute(CUgraphNode handle, CUkernelNodeAttrID which, CUkernelNodeAttrValue* value) {
+  const GraphNode* node = driver().graph_nodes.find(handle);
+  if (node == nullptr || node->type != CU_GRAPH_NODE_TYPE_KERNEL || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *value = {};
+  switch (which) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      value->cooperative = node->launch.cooperative;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      value->clusterDim.x = node->launch.cluster[0];
+      value->clusterDim.y = node->launch.cluster[1];
+      value->clusterDim.z = node->launch.cluster[2];
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      value->sharedMemCarveout = static_cast<unsigned>(std::max(node->launch.carveout, 0));
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      value->deviceUpdatableKernelNode.deviceUpdatable = node->device_updatable;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult set_attribute(CUgraphNode handle, CUkernelNodeAttrID which, const CUkernelNodeAttrValue* value) {
+  GraphNode* node = driver().graph_nodes.find(handle);
+  if (node == nullptr || node->type != CU_GRAPH_NODE_TYPE_KERNEL || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (which) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      node->launch.cooperative = value->cooperative != 0;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      node->launch.cluster[0] = value->clusterDim.x;
+      node->launch.cluster[1] = value->clusterDim.y;
+      node->launch.cluster[2] = value->clusterDim.z;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      node->device_updatable = value->deviceUpdatableKernelNode.deviceUpdatable != 0;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
@@ -257,6 +318,31 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
                                                    const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_TRACED(cuGraphExecKernelNodeSetParams_v2, (hGraphExec, hNode, nodeParams),
              { return set_exec_params(hGraphExec, hNode, nodeParams); });
+}
+
+CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+  SIM_TRACED(cuGraphExecChildGraphNodeSetParams, (hGraphExec, hNode, childGraph),
+             { return set_exec_child(hGraphExec, hNode, childGraph); });
+}
+
+CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+  SIM_TRACED(cuGraphExecNodeSetParams, (hGraphExec, hNode, nodeParams), {
+    if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) return set_exec_child(hGraphExec, hNode, nodeParams->graph.graph);
+    if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_ERROR_NOT_SUPPORTED;
+    return set_exec_params(hGraphExec, hNode, &nodeParams->kernel);
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                               CUkernelNodeAttrValue* value_out) {
+  SIM_TRACED(cuGraphKernelNodeGetAttribute, (hNode, attr, value_out),
+             { return get_attribute(hNode, attr, value_out); });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                               const CUkernelNodeAttrValue* value) {
+  SIM_TRACED(cuGraphKernelNodeSetAttribute, (hNode, attr, value), { return set_attribute(hNode, attr, value); });
 }
 
 CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,

@@ -173,6 +173,21 @@ bool update_graph_exec(GraphExec& exec, const Graph& graph) {
   return true;
 }
 
+bool update_child_graph(GraphExec& exec, const GraphNode& node, const Graph& child) {
+  std::vector<FlatNode> old, fresh;
+  if (!flatten(*node.child, {}, old) || !flatten(child, {}, fresh) || old.size() != fresh.size()) return false;
+  const std::lock_guard lock(exec.mutex);
+  std::vector<ExecNode*> targets;
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    const auto target = std::find_if(exec.nodes.begin(), exec.nodes.end(),
+                                     [&](const ExecNode& n) { return n.original == old[i].node; });
+    if (target == exec.nodes.end() || target->type != fresh[i].node->type) return false;
+    targets.push_back(&*target);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) take_parameters(*targets[i], *fresh[i].node);
+  return true;
+}
+
 CUresult fill_kernel_node(GraphNode& node, const KernelNodeParams& params) {
   node.type = CU_GRAPH_NODE_TYPE_KERNEL;
   node.func = params.func;

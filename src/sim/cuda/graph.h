@@ -22,6 +22,8 @@ Graph* clone_graph(const Graph& graph);
 CUresult instantiate_graph(const Graph& graph, unsigned long long flags, GraphExec** out);
 void destroy_graph_exec(GraphExec* exec);
 bool update_graph_exec(GraphExec& exec, const Graph& graph);
+// The same for the nodes of one child graph.
+bool update_child_graph(GraphExec& exec, const GraphNode& node, const Graph& child);
 CUresult fill_kernel_node(GraphNode& node, const KernelNodeParams& params);
 
 }  // namespace gpuflight::sim

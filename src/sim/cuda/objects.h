@@ -95,6 +95,7 @@ struct GraphNode {
   Transfer transfer;                       // copies and fills
   std::int64_t duration_ns = 0;
   Graph* child = nullptr;                  // child graphs: a copy of its own
+  bool device_updatable = false;           // kernels may change it while it runs; here none does
   std::vector<GraphNode*> dependencies;
 };
 
