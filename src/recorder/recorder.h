@@ -96,6 +96,7 @@ class Recorder {
   bool switch_to_hooks() noexcept;
   StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
+  void resume_times() noexcept;
   void begin_budget() noexcept;
   void budget_round() noexcept;
   void end_budget() noexcept;

@@ -1,6 +1,7 @@
 // A budget for the recorder's own cost: once a second it is looked at what was made and what that cost, and the recording
 // goes to the level that fits.
-#include "recorder/mutex_lock.h"
+#include <charconv>
+
 #include "recorder/recorder.h"
 
 namespace gpuflight::recorder {
@@ -19,10 +20,10 @@ constexpr double kNodeTimesNs = 570;        // 75,594 against 18,777, for 100 no
 constexpr double kOwnNs = 60;
 
 std::string percent_text(double percent) {
-  char text[32];
-  const int n = snprintf(text, sizeof text, percent < 0.1 ? "%.4f" : "%.2f", percent);
-  std::string out(text, n > 0 ? static_cast<std::size_t>(n) : 0);
-  return out;
+  // Not printf, which writes a decimal comma where the host's locale says so.
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, percent, std::chars_format::general, 3);
+  return std::string(text, end.ptr);
 }
 
 }  // namespace
@@ -115,12 +116,17 @@ bool Recorder::go_to_level(event::RecordLevel level) noexcept {
   }
   const std::int64_t now = launches_->now_ns();
   if (level != RecordLevel::kEvents && gpu_->on()) times_held_ = gpu_->switch_to(false, now) || times_held_;
-  if (level == RecordLevel::kEvents && times_held_) {
-    gpu_->switch_to(true, now);
-    times_held_ = false;
-  }
+  // Not while it is paused: resume does it then.
+  if (level == RecordLevel::kEvents && times_held_) times_held_ = !gpu_->switch_to(true, now);
   drain_->set_level(level);
   return true;
+}
+
+// What the budget wanted on again while it could not be.
+void Recorder::resume_times() noexcept {
+  if (times_held_ && budget_ && budget_->level() == event::RecordLevel::kEvents && source_ == cupti_.get()) {
+    times_held_ = !gpu_->switch_to(true, launches_->now_ns());
+  }
 }
 
 void Recorder::write_level(event::RecordLevel from, event::RecordLevel to, event::LevelEvent::Reason reason,
