@@ -181,7 +181,9 @@ std::string expectation(const OptionRow& row) {
     }
     case kString:
       if (std::holds_alternative<Timing Options::*>(row.field)) return "off, all or sample:N with N from 2 to 1000000";
-      if (std::holds_alternative<Budget Options::*>(row.field)) return "off or a percentage such as 1% or 0.5%, above 0, at most 100";
+      if (std::holds_alternative<Budget Options::*>(row.field)) {
+        return "off or a percentage such as 1% or 0.5%, above 0, at most 100";
+      }
       return std::string(row.min > 0 ? "a non-empty " : "a ") + row.values;
     case kCount: text = "a whole number"; break;
     case kBytes: text = "a size such as 4096, 64M or 2G"; break;

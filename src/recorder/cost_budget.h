@@ -87,7 +87,8 @@ class CostBudget {
   static Level lowest(Level level, const CostMeans& means) noexcept;
   static Level higher(Level level, const CostMeans& means) noexcept;
   double app_ns(Level level, const CostPeriod& period, const CostRates& rates, const CostMeans& means) const noexcept;
-  double app_percent(Level level, const CostPeriod& period, const CostRates& rates, const CostMeans& means) const noexcept;
+  double app_percent(Level level, const CostPeriod& period, const CostRates& rates,
+                     const CostMeans& means) const noexcept;
   double foreseen(Level level, const CostPeriod& period, const CostRates& rates, const CostMeans& means) const noexcept;
   void learn(const CostPeriod& period) noexcept;
   void judge_lowest(const CostShare& share, Verdict& verdict) noexcept;

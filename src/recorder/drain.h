@@ -87,8 +87,8 @@ class Drain final : private JoinClient {
   void write_fork(event::ForkEvent fork) noexcept { lines_.fork(fork); }
   void write_clock(event::ClockEvent clock) noexcept { lines_.clock(clock); }
   void write_level(event::LevelEvent level) noexcept { lines_.level(level); }
-  // How many of the launches taken from now on get lines. Other calls, graph launches and scopes keep theirs: their
-  // counts come from the lines.
+  // How many of the launches taken from now on get lines; what waits for its times by now gets its own. Other calls,
+  // graph launches and scopes keep theirs: their counts come from the lines.
   void set_level(event::RecordLevel level) noexcept;
   // The last events of a black box, one by one; how many. In stream mode they are in the log already.
   std::uint64_t dump(const char* reason) noexcept;
@@ -145,7 +145,7 @@ class Drain final : private JoinClient {
   void on_own_kernel(const event::KernelLaunch& launch) noexcept override;
   void on_time(const event::KernelLaunch& launch) noexcept override;
   void on_room_needed() noexcept override;
-  bool summarises() const noexcept override { return summaries_only_ || summarising_ || level_ >= event::RecordLevel::kSummaries; }
+  bool summarises() const noexcept override { return summaries_only_ || summarising_; }
   bool on_summarised(const event::KernelLaunch& launch) noexcept override;
   void count(Fate fate) noexcept;
 

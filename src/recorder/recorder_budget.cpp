@@ -34,7 +34,8 @@ CostMeans Recorder::cost_means() const noexcept {
   means.lines = options_.mode == config::Mode::kStream;
   means.times = gpu_->on() || times_held_;
   means.cupti = source_ == cupti_.get() || hooks_held_;
-  means.hooks = hooks_held_ || (means.cupti && options_.capture == config::Capture::kAuto && interpose_->usable(ignored));
+  means.hooks = hooks_held_ || (means.cupti && options_.capture == config::Capture::kAuto &&
+                                interpose_->usable(ignored));
   return means;
 }
 
