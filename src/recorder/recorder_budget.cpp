@@ -107,16 +107,20 @@ void Recorder::judge_cost(const CostPeriod& period) noexcept {
 // With control_ held. What somebody else has switched off stays off.
 bool Recorder::go_to_level(event::RecordLevel level) noexcept {
   using event::RecordLevel;
+  const std::int64_t now = launches_->now_ns();
+  const bool held_before = times_held_;
+  if (level != RecordLevel::kEvents && gpu_->on()) times_held_ = gpu_->switch_to(false, now) || times_held_;
   if (level == RecordLevel::kHooks && !stands_in_) {
-    if (!switch_to_hooks()) return false;
+    if (!switch_to_hooks()) {
+      if (times_held_ && !held_before) times_held_ = !gpu_->switch_to(true, now);
+      return false;
+    }
     hooks_held_ = true;
   }
   if (level != RecordLevel::kHooks && hooks_held_) {
     if (switch_to_cupti() != StartResult::kStarted) return false;
     hooks_held_ = false;
   }
-  const std::int64_t now = launches_->now_ns();
-  if (level != RecordLevel::kEvents && gpu_->on()) times_held_ = gpu_->switch_to(false, now) || times_held_;
   // Not while it is paused: resume does it then.
   if (level == RecordLevel::kEvents && times_held_) times_held_ = !gpu_->switch_to(true, now);
   drain_->set_level(level);

@@ -51,6 +51,7 @@ class Budget(GuidedTest):
     def budgeted(self, *kernels, **variables):
         variables.setdefault("GPUFLIGHT_BUDGET", BUDGET)
         variables.setdefault("GPUFLIGHT_FLUSH_MS", "50ms")
+        variables.setdefault("GPUFLIGHT_LOG_SEGMENT", "4G")  # one file to follow
         # On a machine with very many processors what the recorder's thread takes of them is next to nothing.
         variables.setdefault("preexec", lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]))
         host = self.guided(*(kernels or ("k:0.001",)), **variables)
@@ -217,7 +218,11 @@ class Levels(Budget):
 
     def test_unattainable_is_said_once_with_the_floor(self):
         host = self.budgeted(GPUFLIGHT_BUDGET="0.0001%")
-        self.until(host, lambda seen: "budget_unattainable" in seen.notices, lambda: self.launch(host, 400))
+        def step():
+            self.launch(host, 200)
+            time.sleep(0.01)
+
+        self.until(host, lambda seen: "budget_unattainable" in seen.notices, step)
         for _ in range(10):
             self.launch(host, 2000)
         self.assertEqual(host.end()[0], 0)
