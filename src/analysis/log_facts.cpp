@@ -58,18 +58,48 @@ void LogFacts::add(const log::LogEvent& event) {
   } else if (const auto* fork = std::get_if<event::ForkEvent>(&event)) {
     ++forks;
     saw_time(fork->time_ns);
+  } else if (const auto* level = std::get_if<event::LevelEvent>(&event)) {
+    add_level(*level);
+    saw_time(level->time_ns);
   } else if (const auto* ended = std::get_if<event::ExitEvent>(&event)) {
     exit = *ended;
     saw_time(ended->time_ns);
   }
 }
 
-std::string_view LogFacts::timing() const {
+std::string_view LogFacts::option(std::string_view name) const {
   if (!start) return {};
   for (const auto& [key, value] : start->configuration) {
-    if (key == "timing") return value;
+    if (key == name) return value;
   }
   return {};
+}
+
+std::string_view LogFacts::timing() const { return option("timing"); }
+
+std::string_view LogFacts::budget() const {
+  const std::string_view text = option("budget");
+  return text == "off" ? std::string_view() : text;
+}
+
+void LogFacts::add_level(const event::LevelEvent& level) {
+  last_level = level;
+  if (level.reason == event::LevelEvent::Reason::kEnd) {
+    level_end = level;
+    return;
+  }
+  ++level_changes;
+  if (levels.size() < kMaxLevels) levels.push_back(level);
+  const std::int64_t at = std::max(level.time_ns, level_since_ns);
+  level_ns[static_cast<std::size_t>(level.from)] += at - level_since_ns;
+  level_since_ns = at;
+}
+
+std::array<std::int64_t, event::kRecordLevelNames.size()> LogFacts::time_at_levels() const {
+  auto spent = level_ns;
+  const event::RecordLevel now = last_level ? last_level->to : event::RecordLevel::kEvents;
+  spent[static_cast<std::size_t>(now)] += std::max<std::int64_t>(0, duration_ns() - level_since_ns);
+  return spent;
 }
 
 void LogFacts::add_hang(const event::HangEvent& hang) {

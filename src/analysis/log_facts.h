@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,7 +18,7 @@
 namespace gpuflight::analysis {
 
 struct LogFacts {
-  static constexpr std::size_t kMaxNotices = 50, kMaxIncidents = 50, kMaxPending = 1000;
+  static constexpr std::size_t kMaxNotices = 50, kMaxIncidents = 50, kMaxPending = 1000, kMaxLevels = 1000;
 
   std::string path;
   std::optional<event::SessionStart> start;
@@ -34,6 +35,11 @@ struct LogFacts {
   };
   std::vector<Hang> hangs;                    // the first kMaxIncidents
   std::uint64_t hangs_total = 0;
+  // Under a budget for the recorder's own cost.
+  std::vector<event::LevelEvent> levels;      // changes, the first kMaxLevels
+  std::uint64_t level_changes = 0;
+  std::optional<event::LevelEvent> last_level;  // the latest line of either kind
+  std::optional<event::LevelEvent> level_end;   // the mean over the recording
   std::uint64_t forks = 0;
   std::optional<event::ExitEvent> exit;       // of a recovered log: how the process ended
   std::int64_t last_ns = 0;                   // latest time in any line
@@ -61,6 +67,10 @@ struct LogFacts {
   std::uint64_t event_lines = 0;  // of the program's threads: what session_end counts as written
   log::ReadStats read;
 
+  // Until the latest change of level, and since when the level is the present one.
+  std::array<std::int64_t, event::kRecordLevelNames.size()> level_ns{};
+  std::int64_t level_since_ns = 0;
+
   std::int64_t duration_ns() const { return end ? end->time_ns : last_ns; }
   std::uint64_t lost() const { return ledger ? ledger->lost_total() : 0; }
   // Written, as the log itself says, and neither read nor deleted by the recorder: the log is damaged.
@@ -69,14 +79,19 @@ struct LogFacts {
     const std::uint64_t kept = end->ledger.written - std::min(end->ledger.written, end->ledger.rotated_away);
     return kept - std::min(kept, event_lines);
   }
+  std::string_view budget() const;  // "1%"; empty: none
+  // Nanoseconds at each level, from the start to the end of the recording, or to the last that is known.
+  std::array<std::int64_t, event::kRecordLevelNames.size()> time_at_levels() const;
   // "all", "off", "sample:N" ...; empty: the log does not say.
   std::string_view timing() const;
+  std::string_view option(std::string_view name) const;  // as configured
   bool times_expected() const { return !timing().empty() && timing() != "off"; }
   bool times_sampled() const { return timing().starts_with("sample"); }
   std::uint64_t broken_lines() const { return read.trouble_total(); }
 
   // Lines other than launches.
   void add(const log::LogEvent& event);
+  void add_level(const event::LevelEvent& level);
   void add_hang(const event::HangEvent& hang);
   void saw_time(std::int64_t ns) {
     if (ns > last_ns) last_ns = ns;

@@ -1,6 +1,9 @@
 #include "capture/cupti_source.h"
 
+#include <algorithm>
+
 #include "capture/launch_hit.h"
+#include "capture/system_clock.h"
 #include "capture/watched_calls.h"
 
 namespace gpuflight::capture {
@@ -50,6 +53,10 @@ constexpr CUpti_CallbackId kJoinIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
     CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz,
 };
+
+// The call that a callback is measured by: it needs no context and changes nothing.
+constexpr CUpti_CallbackId kProbeId = CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent;
+constexpr int kProbeBatches = 7, kProbeCalls = 500;
 
 constexpr CUpti_CallbackId kResourceIds[] = {
     CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
@@ -199,7 +206,12 @@ void CUPTIAPI CuptiSource::on_callback(void* self, CUpti_CallbackDomain domain, 
   auto& source = *static_cast<CuptiSource*>(self);
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) [[likely]] {
     const auto& call = *static_cast<const CUpti_CallbackData*>(data);
-    if (!source.on_launch_hit(id, call)) source.calls_.on_driver_call(id, call);
+    if (source.on_launch_hit(id, call)) return;
+    if (id == kProbeId) [[unlikely]] {
+      source.probed_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    source.calls_.on_driver_call(id, call);
   } else if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     source.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
   }
@@ -254,6 +266,34 @@ void CuptiSource::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& dat
     default:
       break;
   }
+}
+
+// In turns, and the least of each: whoever takes the processor away only adds.
+std::optional<double> CuptiSource::measure_callback_ns(const DriverApi& driver) noexcept {
+  if (subscriber_ == nullptr || driver.ctx_get_current == nullptr) return std::nullopt;
+  const auto enable_probe = [this](bool on) noexcept {
+    return cupti_.enable_callback(on ? 1 : 0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, kProbeId) == CUPTI_SUCCESS;
+  };
+  std::int64_t least_ns[2] = {INT64_MAX, INT64_MAX};
+  const std::uint32_t probed_before = probed_.load(std::memory_order_relaxed);
+  for (int batch = 0; batch < 2 * kProbeBatches; ++batch) {
+    const bool on = batch % 2 != 0;
+    if (!enable_probe(on)) return std::nullopt;
+    const std::int64_t before_ns = system_clock_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < kProbeCalls; ++i) {
+      CUcontext context = nullptr;
+      if (driver.ctx_get_current(&context) != CUDA_SUCCESS) {
+        enable_probe(false);
+        return std::nullopt;
+      }
+    }
+    std::int64_t& least = least_ns[on ? 1 : 0];
+    least = std::min(least, system_clock_ns(CLOCK_MONOTONIC) - before_ns);
+  }
+  enable_probe(false);
+  if (probed_.load(std::memory_order_relaxed) - probed_before < 2u * kProbeBatches * kProbeCalls) return std::nullopt;
+  const double each = static_cast<double>(least_ns[1] - least_ns[0]) / kProbeCalls;
+  return each > 0 ? std::optional<double>(each) : std::nullopt;
 }
 
 std::uint32_t CuptiSource::uid_of(CUcontext context) noexcept {

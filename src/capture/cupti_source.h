@@ -6,6 +6,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "capture/cupti_api.h"
@@ -35,6 +37,10 @@ class CuptiSource final : public LaunchSource, public ContextSource {
   // While another source takes over.
   void share(bool on) noexcept { calls_.share(on); }
 
+  // What an empty callback at entry and return costs a call, measured now, in some milliseconds, by one that does
+  // nothing. Null: not to be told (nothing subscribed, CUDA not ready, CUPTI does not call back for it).
+  std::optional<double> measure_callback_ns(const DriverApi& driver) noexcept;
+
   const Choice& choice() const noexcept { return choice_; }
   const SharedObject& library() const noexcept { return library_; }
 
@@ -62,6 +68,7 @@ class CuptiSource final : public LaunchSource, public ContextSource {
   Choice choice_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::atomic<bool> enabled_{false};
+  std::atomic<std::uint32_t> probed_{0};  // callbacks of the call that a callback is measured by
 };
 
 }  // namespace gpuflight::capture

@@ -104,6 +104,10 @@ constexpr std::array kTable = {
     OptionRow{"dump_events", "GPUFLIGHT_DUMP_EVENTS", "--dump-events", nullptr, kCount, &Options::dump_events,
               "100000", "N", 1, kNoMax, false, 0, kTrouble, "blackbox: how many of the last events a dump writes at most"},
 
+    OptionRow{"budget", "GPUFLIGHT_BUDGET", "--budget", nullptr, kString, &Options::budget, "off", "off|PERCENT", 1, 0,
+              false, 0, kCost,
+              "The most the recorder may cost, as in 1% or 0.5%: over it it records less, first samples and no GPU times, "
+              "then summaries; counts stay exact"},
     OptionRow{"pool", "GPUFLIGHT_POOL", "--pool", nullptr, kBytes, &Options::pool_bytes, "32M", "SIZE", kMi,
               4 * kGi, false, 0, kCost, "Size of the pool of ring chunks in the flight file"},
     OptionRow{"kernels_max", "GPUFLIGHT_KERNELS_MAX", "--kernels-max", nullptr, kCount, &Options::kernels_max,
@@ -181,6 +185,9 @@ std::string expectation(const OptionRow& row) {
     }
     case kString:
       if (std::holds_alternative<Timing Options::*>(row.field)) return "off, all or sample:N with N from 2 to 1000000";
+      if (std::holds_alternative<Budget Options::*>(row.field)) {
+        return "off or a percentage such as 1% or 0.5%, above 0, at most 100";
+      }
       return std::string(row.min > 0 ? "a non-empty " : "a ") + row.values;
     case kCount: text = "a whole number"; break;
     case kBytes: text = "a size such as 4096, 64M or 2G"; break;
@@ -247,6 +254,16 @@ struct Assign {
     (options.*field).every = static_cast<std::uint32_t>(*every);
     return true;
   }
+  bool operator()(Budget Options::*field) const {
+    if (text == "off") {
+      options.*field = {};
+      return true;
+    }
+    const auto percent = parse_float(text.ends_with('%') ? text.substr(0, text.size() - 1) : text);
+    if (!percent || *percent <= 0 || *percent > 100) return false;
+    (options.*field).percent = *percent;
+    return true;
+  }
   template <class Enum>
     requires std::is_enum_v<Enum>
   bool operator()(Enum Options::*field) const {
@@ -266,6 +283,12 @@ struct Show {
   std::string operator()(Timing Options::*field) const {
     const std::uint32_t every = (options.*field).every;
     return every == 0 ? "off" : every == 1 ? "all" : std::string(kSample) + std::to_string(every);
+  }
+  std::string operator()(Budget Options::*field) const {
+    if (!(options.*field).on()) return "off";
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), (options.*field).percent);
+    return std::string(digits.data(), end.ptr) + "%";
   }
   template <class Enum>
     requires std::is_enum_v<Enum>

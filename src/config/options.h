@@ -19,6 +19,13 @@ struct Timing {
   bool operator==(const Timing&) const = default;
 };
 
+// The most the recorder may cost, in percent of the program's time; see recorder/cost_budget.h for what is counted.
+struct Budget {
+  double percent = 0;  // 0: no budget
+  bool on() const noexcept { return percent > 0; }
+  bool operator==(const Budget&) const = default;
+};
+
 enum class Graphs : std::uint8_t {
   kAuto,   // node in stream mode, off in black-box mode
   kNode,   // times of every node of a graph: doubles the cost of a replay
@@ -70,6 +77,7 @@ struct Options {
   std::uint64_t dump_events = 100'000;
 
   // what it may take
+  Budget budget;
   std::uint64_t pool_bytes = std::uint64_t{32} << 20;
   std::uint64_t kernels_max = 16'384;
   std::uint64_t configs_max = 65'536;

@@ -2,6 +2,7 @@
 //   Newest first (stream mode): the few chunks in use stay in the processor's cache and their pages mapped. Going round
 //   the whole pool instead cost a cache miss each record and a page fault each 64.
 //   Oldest first (black box): a chunk stays readable for as long as possible, so that the file ends with the last events.
+// The order may change while it is in use: what was given back for the one is used up before the other counts alone.
 //
 // Threads: any app thread takes (lock-free, never blocks), only the recorder thread gives back. No allocation after
 // construction. All state is private memory: the mapped file is never believed.
@@ -118,14 +119,15 @@ class ChunkPool {
 
   // A free chunk, or kNoChunk.
   std::uint32_t try_take() noexcept {
-    const std::uint32_t chunk = reuse_ == Reuse::kNewestFirst ? stack_.try_take() : queue_.try_take();
+    std::uint32_t chunk = stack_.try_take();
+    if (chunk == kNoChunk) chunk = queue_.try_take();
     if (chunk != kNoChunk) free_.fetch_sub(1, std::memory_order_relaxed);
     return chunk;
   }
 
   // False: not now, ask again later.
   bool try_give(std::uint32_t chunk) noexcept {
-    if (reuse_ == Reuse::kNewestFirst) {
+    if (reuse_.load(std::memory_order_relaxed) == Reuse::kNewestFirst) {
       stack_.give(chunk);
     } else if (!queue_.try_give(chunk)) {
       return false;
@@ -134,6 +136,8 @@ class ChunkPool {
     return true;
   }
 
+  void set_reuse(Reuse reuse) noexcept { reuse_.store(reuse, std::memory_order_relaxed); }
+
   // As of now; for decisions that may be a little wrong.
   std::uint32_t free_count() const noexcept {
     const std::int32_t count = free_.load(std::memory_order_relaxed);
@@ -141,7 +145,7 @@ class ChunkPool {
   }
 
  private:
-  const Reuse reuse_;
+  std::atomic<Reuse> reuse_;
   ChunkQueue queue_;
   ChunkStack stack_;
   std::atomic<std::int32_t> free_{0};

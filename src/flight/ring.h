@@ -110,6 +110,7 @@ class RingSet {
   // The slot that wrote the chunk last; 0: none has yet.
   std::uint32_t owner(std::uint32_t chunk) const noexcept { return owners_[chunk].load(std::memory_order_acquire); }
   bool give_back(std::uint32_t chunk) noexcept { return pool_.try_give(chunk); }
+  void set_reuse(Reuse reuse) noexcept { pool_.set_reuse(reuse); }
   std::uint32_t free_chunks() const noexcept { return pool_.free_count(); }
 
   std::uint64_t seen() const noexcept;     // records asked for by all slots

@@ -42,6 +42,12 @@ void become_nice() noexcept {
   if (now != -1 || errno == 0) setpriority(PRIO_PROCESS, thread, now + kNicer > 19 ? 19 : now + kNicer);
 }
 
+std::uint64_t thread_cpu_ns() noexcept {
+  timespec used{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) != 0) return 0;
+  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(used.tv_nsec);
+}
+
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const noexcept { ZSTD_freeCCtx(context); }
 };
@@ -168,7 +174,9 @@ void Compressor::work() noexcept {
     }
     if (job.number == 0) continue;
     std::uint64_t bytes = 0;
+    const std::uint64_t before_ns = thread_cpu_ns();
     compress(job, bytes);
+    cpu_ns_.fetch_add(thread_cpu_ns() - before_ns, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     current_ = 0;
   }

@@ -36,6 +36,7 @@ class Compressor : public std::enable_shared_from_this<Compressor> {
   void cancel(std::uint32_t number) noexcept;
   // False: nothing new.
   bool take_done(Done& done) noexcept;
+  std::uint64_t cpu_ns() const noexcept { return cpu_ns_.load(std::memory_order_relaxed); }  // of the jobs done
   // Jobs not begun are dropped; the one in progress gets `timeout_ms`, then is given up.
   void stop(std::uint32_t timeout_ms) noexcept;
 
@@ -54,6 +55,7 @@ class Compressor : public std::enable_shared_from_this<Compressor> {
   std::size_t done_count_ = 0;
   std::atomic<bool> has_done_{false};
   std::atomic<bool> running_{false};
+  std::atomic<std::uint64_t> cpu_ns_{0};
   std::atomic<bool> give_up_{false};  // the job in progress
   std::uint32_t current_ = 0;
   bool stopping_ = false;

@@ -18,6 +18,7 @@
 #include "event/api_call.h"
 #include "event/events.h"
 #include "event/incidents.h"
+#include "event/level.h"
 
 namespace gpuflight::log {
 
@@ -139,7 +140,8 @@ using LogEvent = std::variant<std::monostate, KernelEventLine, GraphLaunchLine, 
                               DeviceInfoLine, event::StreamInfo, KernelSummaryLine, event::Notice, event::LossEvent,
                               event::SessionEnd, SyncLine, ApiLine, event::ErrorEvent, event::HangEvent,
                               event::ForkEvent, event::ExitEvent, MemcpyLine, MemsetLine, MemoryLine, StreamEdgeLine,
-                              KernelTimeLine, KernelPendingLine, event::ClockEvent, event::GraphInfo, GraphKernelLine>;
+                              KernelTimeLine, KernelPendingLine, event::ClockEvent, event::GraphInfo, GraphKernelLine,
+                              event::LevelEvent>;
 
 // The call of a sync_event or api_event; nullptr: another event.
 inline const ApiLine* api_line(const LogEvent& event) {
@@ -165,9 +167,9 @@ inline std::optional<event::Seq> thread_seq(const LogEvent& event) {
 enum class LineType : std::uint8_t {
   kNone, kKernel, kGraphLaunch, kScope, kSessionStart, kDeviceInfo, kStreamInfo, kKernelSummary, kNotice, kLoss,
   kSessionEnd, kSync, kApi, kError, kHang, kFork, kExit, kMemcpy, kMemset, kMemory, kStreamEdge, kKernelTime, kKernelPending,
-  kClock, kGraphInfo, kGraphKernel
+  kClock, kGraphInfo, kGraphKernel, kLevel
 };
-inline constexpr int kLineTypeCount = 26;
+inline constexpr int kLineTypeCount = 27;
 using LineTypeSet = std::uint32_t;
 constexpr LineTypeSet line_type_bit(LineType type) { return 1u << static_cast<unsigned>(type); }
 inline constexpr LineTypeSet kAllLineTypes = (1u << kLineTypeCount) - 1;

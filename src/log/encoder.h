@@ -13,6 +13,7 @@
 #include "event/events.h"
 #include "event/incidents.h"
 #include "event/kernel_config.h"
+#include "event/level.h"
 #include "log/buffer.h"
 #include "log/json_text.h"
 
@@ -98,6 +99,7 @@ bool append_error_event(Buffer& out, const event::ErrorEvent& error) noexcept;
 bool append_hang_event(Buffer& out, const event::HangEvent& hang) noexcept;
 bool append_fork_event(Buffer& out, const event::ForkEvent& fork) noexcept;
 bool append_exit_event(Buffer& out, const event::ExitEvent& exit) noexcept;
+bool append_level_event(Buffer& out, const event::LevelEvent& level) noexcept;
 
 // GPU work other than kernels, memory, edges between streams, clocks. `stream` as for kernels.
 bool append_memcpy_event(Buffer& out, const RenderedStream& stream, std::string_view scope,

@@ -364,7 +364,8 @@ constexpr std::array<std::string_view, kLineTypeCount> kTypeNames = {
     "stream_info", "kernel_summary", "notice_event",     "loss_event", "session_end",
     "sync_event",  "api_event",      "error_event",      "hang_event",  "fork_event",
     "exit_event",  "memcpy_event", "memset_event",     "memory_event", "stream_edge",
-    "kernel_time", "kernel_pending", "clock_event",      "graph_info",   "graph_kernel"};
+    "kernel_time", "kernel_pending", "clock_event",      "graph_info",   "graph_kernel",
+    "level_event"};
 
 }  // namespace
 
@@ -409,7 +410,8 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
     case LineType::kError:
     case LineType::kHang:
     case LineType::kFork:
-    case LineType::kExit: return read_incident(type, object, event);
+    case LineType::kExit:
+    case LineType::kLevel: return read_incident(type, object, event);
     case LineType::kMemcpy:
     case LineType::kMemset:
     case LineType::kMemory:

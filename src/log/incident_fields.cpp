@@ -1,4 +1,4 @@
-// The keys of calls that wait, errors, hangs, forks and the end of a process.
+// The keys of calls that wait, errors, hangs, forks, changes of level and the end of a process.
 #include "log/field_table.h"
 
 namespace gpuflight::log {
@@ -129,6 +129,21 @@ constexpr std::array kExitFields = {
 };
 #undef F
 
+#define F(key, required, expression) GPUFLIGHT_FIELD(event::LevelEvent, key, required, expression)
+constexpr std::array kLevelFields = {
+    F("seq", false, read(v, e.seq)),
+    F("time_ns", true, read(v, e.time_ns)),
+    F("from", true, read_name(v, e.from, event::kRecordLevelNames)),
+    F("to", true, read_name(v, e.to, event::kRecordLevelNames)),
+    F("reason", true, read_name(v, e.reason, event::kLevelReasonNames)),
+    F("budget_percent", false, read(v, e.budget_percent)),
+    F("share_percent", false, ignore(v)),
+    F("app_percent", false, read(v, e.app_percent)),
+    F("recorder_percent", false, read(v, e.recorder_percent)),
+    F("floor_percent", false, read(v, e.floor_percent)),
+};
+#undef F
+
 template <class T>
 FieldTrouble read_call(const simdjson::dom::object& object, LogEvent& event) {
   T& line = fresh<T>(event);
@@ -147,6 +162,7 @@ FieldTrouble read_incident(LineType type, const simdjson::dom::object& object, L
     case LineType::kHang: return fill(kHangFields, object, fresh<event::HangEvent>(event));
     case LineType::kFork: return fill(kForkFields, object, fresh<event::ForkEvent>(event));
     case LineType::kExit: return fill(kExitFields, object, fresh<event::ExitEvent>(event));
+    case LineType::kLevel: return fill(kLevelFields, object, fresh<event::LevelEvent>(event));
     default: return {};
   }
 }

@@ -36,6 +36,17 @@ void ledger(Line& line, const event::Ledger& ledger) noexcept {
   line.number("occupancy_mismatch", ledger.occupancy_mismatch);
 }
 
+// With 6 decimals, as ratios are; not below 0, at most a million.
+void percent(Line& line, std::string_view name, double value) noexcept {
+  constexpr double kMost = 1e6;
+  constexpr std::uint64_t kParts = 1'000'000;
+  const double kept = value > 0 ? value < kMost ? value : kMost : 0;
+  char digits[kMaxRatioChars];
+  const char* const end =
+      write_ratio(digits, static_cast<std::uint64_t>(kept * static_cast<double>(kParts) + 0.5), kParts);
+  line.raw(name, {digits, static_cast<std::size_t>(end - digits)});
+}
+
 }  // namespace
 
 bool append_session_start(Buffer& out, const event::SessionStart& s, std::uint32_t segment) noexcept {
@@ -151,6 +162,21 @@ bool append_loss_event(Buffer& out, const event::LossEvent& loss) noexcept {
   line.number("time_ns", loss.time_ns);
   losses(line, "lost_since_last", loss.lost);
   ledger(line, loss.ledger);
+  return line.end();
+}
+
+bool append_level_event(Buffer& out, const event::LevelEvent& level) noexcept {
+  Line line(out, "level_event");
+  line.number("seq", level.seq.value);
+  line.number("time_ns", level.time_ns);
+  line.text("from", event::kRecordLevelNames[static_cast<std::size_t>(level.from)]);
+  line.text("to", event::kRecordLevelNames[static_cast<std::size_t>(level.to)]);
+  line.text("reason", event::kLevelReasonNames[static_cast<std::size_t>(level.reason)]);
+  percent(line, "budget_percent", level.budget_percent);
+  percent(line, "share_percent", level.share_percent());
+  percent(line, "app_percent", level.app_percent);
+  percent(line, "recorder_percent", level.recorder_percent);
+  percent(line, "floor_percent", level.floor_percent);
   return line.end();
 }
 

@@ -351,6 +351,8 @@ bool LogSink::make_room(std::uint64_t incoming) noexcept {
   return retention_.fits(live_bytes_ + incoming);
 }
 
+std::uint64_t LogSink::compressor_cpu_ns() const noexcept { return compressor_ ? compressor_->cpu_ns() : 0; }
+
 void LogSink::collect_compressed() noexcept {
   Compressor::Done done;
   while (compressor_ && compressor_->take_done(done)) retention_.resize(done.number, done.bytes);

@@ -76,6 +76,7 @@ class LogSink {
   std::uint64_t take_rotated_away() noexcept;
   std::uint64_t bytes_written() const noexcept { return bytes_written_; }
   std::uint32_t segment() const noexcept { return segment_; }
+  std::uint64_t compressor_cpu_ns() const noexcept;
 
   // Closes; waits at most `compress_timeout_ms` for the compression in progress, what is not done stays plain.
   void close(std::uint32_t compress_timeout_ms) noexcept;

@@ -50,7 +50,7 @@ std::uint64_t Drain::round() noexcept {
   const std::int64_t now = parts_.launches.now_ns();
   // Before the ring of chunks comes round: what is in no summary line yet must be found in the file.
   const std::uint64_t unsummarised = summarised_ - std::min(summarised_, summarised_until_second_);
-  const bool crowded = summaries_only_ && unsummarised > std::uint64_t{parts_.file.chunk_count()} *
+  const bool crowded = (summaries_only_ || level_ != event::RecordLevel::kEvents) && unsummarised > std::uint64_t{parts_.file.chunk_count()} *
                                                              flight::kRecordsPerChunk / 2;
   second_ends_ns_ = crowded || now - second_began_ns_ >= kSecond ? now : 0;
   lines_.write_new_devices();
@@ -122,7 +122,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       count_kernel(launch);
       if (parts_.watch != nullptr) parts_.watch->on_launch(launch);
       if (rule_ && rule_->matches(launch)) rule_matched_ = true;
-      summarised = summarised || summarising_;
+      summarised = summarised || summarising_ || without_line(launch);
       const bool of_next = second_ends_ns_ != 0 && launch.launch_ns > second_ends_ns_;
       if (summarised && !(of_next ? next_second_ : second_).add(launch)) {
         ++write_failed_;
@@ -141,6 +141,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
       break;
     }
     case RecordKind::kApiCall:
+      ++counts_.other_calls;
       parts_.calls.see(record, phase, seq);
       if (parts_.watch != nullptr) {
         parts_.watch->on_call(flight::to_api_event(record, phase, seq), flight::context_of_call(record));
@@ -149,6 +150,7 @@ bool Drain::take(const flight::Record& record, RecordPhase phase, event::Seq seq
     case RecordKind::kScopeBegin:
     case RecordKind::kScopeEnd:
     case RecordKind::kMark:
+      ++counts_.scopes;
       break;
     default:
       ++unknown_records_;
@@ -240,6 +242,30 @@ void Drain::count_graph(const event::GraphLaunch& launch) noexcept {
 
 void Drain::count_replays(Summariser& summary) noexcept {
   summary.count_replays([this](event::ContentsId id) { return parts_.graphs.contents(id); });
+}
+
+// At the present level. What was refused is told one by one for as long as anything is.
+bool Drain::without_line(const event::KernelLaunch& launch) noexcept {
+  if (level_ == event::RecordLevel::kEvents) return false;
+  if (level_ != event::RecordLevel::kSampled) return true;
+  if (launch.status.value_or(0) != 0) return false;
+  try {
+    if (launch.config.value >= until_line_.size()) until_line_.resize(launch.config.value + 1);
+  } catch (...) {
+    return true;
+  }
+  std::uint32_t& to_go = until_line_[launch.config.value];
+  const bool line = to_go == 0;
+  to_go = line ? kSampleEvery - 1 : to_go - 1;
+  return !line;
+}
+
+// What has no line is to be found in the flight file for long.
+void Drain::set_level(event::RecordLevel level) noexcept {
+  level_ = level;
+  if (summaries_only_) return;
+  parts_.rings.set_reuse(level == event::RecordLevel::kEvents ? flight::Reuse::kNewestFirst
+                                                              : flight::Reuse::kOldestFirst);
 }
 
 void Drain::say(event::Notice notice) noexcept { lines_.say(std::move(notice)); }

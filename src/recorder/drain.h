@@ -18,6 +18,7 @@
 #include "capture/launch_recorder.h"
 #include "capture/scope_table.h"
 #include "capture/stream_table.h"
+#include "event/level.h"
 #include "flight/ring.h"
 #include "log/sink.h"
 #include "recorder/activity_join.h"
@@ -56,6 +57,7 @@ class Drain final : private JoinClient {
     std::uint64_t launches = 0, graph_launches = 0, captured = 0, failed = 0;
     std::uint64_t graph_kernels = 0, unlaunched = 0;  // that the GPU told of
     std::uint64_t replayed_kernels = 0;               // of launches of graphs whose nodes it does not tell of
+    std::uint64_t other_calls = 0, scopes = 0;        // records of other driver calls; of scopes and marks
   };
 
   Drain(const Parts& parts, const Options& options);
@@ -88,6 +90,10 @@ class Drain final : private JoinClient {
   void write_incidents(IncidentWatch::Incidents incidents) noexcept;
   void write_fork(event::ForkEvent fork) noexcept { lines_.fork(fork); }
   void write_clock(event::ClockEvent clock) noexcept { lines_.clock(clock); }
+  void write_level(event::LevelEvent level) noexcept { lines_.level(level); }
+  // How many of the launches taken from now on get lines; what waits for its times by now gets its own. Other calls,
+  // graph launches and scopes keep theirs: their counts come from the lines.
+  void set_level(event::RecordLevel level) noexcept;
   // The last events of a black box, one by one; how many. In stream mode they are in the log already.
   std::uint64_t dump(const char* reason) noexcept;
   bool take_rule_match() noexcept;  // whether a launch has matched the rule since the last call
@@ -123,6 +129,9 @@ class Drain final : private JoinClient {
     std::uint32_t held = 0;  // of these: wait for their times
   };
 
+  static constexpr std::uint32_t kSampleEvery = 100;  // at level sampled: launches of a configuration
+
+  bool without_line(const event::KernelLaunch& launch) noexcept;
   std::uint64_t drain_slot(std::uint32_t slot) noexcept;
   void write_second(std::int64_t ends_ns) noexcept;
   // `summarised`: it gets no line. False: the record is lost and counted.
@@ -170,6 +179,8 @@ class Drain final : private JoinClient {
   std::int64_t second_ends_ns_ = 0;  // of the summary that this round completes; 0: none is due
   std::uint64_t summarised_until_second_ = 0;
   bool summarising_ = false;
+  event::RecordLevel level_ = event::RecordLevel::kEvents;
+  std::vector<std::uint32_t> until_line_;  // by configuration, at level sampled: launches to go
   Counts counts_;
   std::uint64_t written_ = 0, summarised_ = 0, write_failed_ = 0, unknown_records_ = 0, rotated_away_ = 0;
   std::uint64_t table_full_ = 0, taken_total_ = 0;

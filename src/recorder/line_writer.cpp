@@ -146,6 +146,11 @@ void LineWriter::clock(event::ClockEvent clock) noexcept {
   log::append_clock_event(buffer_, clock);
 }
 
+void LineWriter::level(event::LevelEvent level) noexcept {
+  level.seq = own_seq();
+  log::append_level_event(buffer_, level);
+}
+
 bool LineWriter::loss(event::LossEvent loss) noexcept {
   loss.seq = own_seq();
   return log::append_loss_event(buffer_, loss);

@@ -61,6 +61,7 @@ class LineWriter final : public log::SegmentPrologue {
   void hang(event::HangEvent hang) noexcept;
   void fork(event::ForkEvent fork) noexcept;
   void clock(event::ClockEvent clock) noexcept;
+  void level(event::LevelEvent level) noexcept;
   bool loss(event::LossEvent loss) noexcept;
   void end(event::SessionEnd end) noexcept;
 

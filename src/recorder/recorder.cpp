@@ -402,7 +402,10 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   const std::int64_t now = launches_->now_ns();
-  if (release && switch_to_hooks()) return StartResult::kStarted;
+  if (release && switch_to_hooks()) {
+    hooks_held_ = false;  // whoever wanted the slot says when it is free again
+    return StartResult::kStarted;
+  }
   source_->stop(release);
   gpu_->pause(now);
   watch_->on_paused();
@@ -413,10 +416,15 @@ StartResult Recorder::pause(bool release) noexcept {
 StartResult Recorder::resume() noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
-  if (stands_in_) return switch_to_cupti();
+  if (stands_in_ && !hooks_held_) {
+    const StartResult result = switch_to_cupti();
+    if (result == StartResult::kStarted) resume_times();
+    return result;
+  }
   source_result_ = start_source();
   if (source_result_ == StartResult::kStarted) {
     gpu_->resume(launches_->now_ns());
+    resume_times();
     watch_->on_resumed(launches_->now_ns());
   }
   return source_result_;
@@ -426,7 +434,13 @@ StartResult Recorder::switch_timing(bool on) noexcept {
   MutexLock control(control_);
   if (finished_ || !recording()) return StartResult::kNotWanted;
   if (on && source_ != cupti_.get()) return StartResult::kNoCupti;  // there are none without it
+  if (on && times_held_) {
+    say(event::Severity::kInfo, "budget_holds_times",
+        "GPU times stay off for as long as the budget of the recorder's cost wants it so");
+    return StartResult::kNotWanted;
+  }
   if (!gpu_->switch_to(on, launches_->now_ns())) return StartResult::kInternal;
+  if (!on) times_held_ = false;
   say(event::Severity::kInfo, on ? "timing_on" : "timing_off",
       on ? "GPU times are recorded from here on" : "GPU times are not recorded from here on, launches are");
   return StartResult::kStarted;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <pthread.h>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@
 #include "capture/notice_board.h"
 #include "config/option_table.h"
 #include "config/options.h"
+#include "recorder/cost_budget.h"
+#include "recorder/cost_meter.h"
 #include "recorder/drain.h"
 #include "recorder/fork_board.h"
 #include "recorder/gpu_timing.h"
@@ -93,6 +96,17 @@ class Recorder {
   bool switch_to_hooks() noexcept;
   StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
+  void resume_times() noexcept;
+  void begin_budget() noexcept;
+  void budget_round() noexcept;
+  void end_budget() noexcept;
+  void judge_cost(const CostPeriod& period) noexcept;
+  bool go_to_level(event::RecordLevel level) noexcept;
+  void write_level(event::RecordLevel from, event::RecordLevel to, event::LevelEvent::Reason reason,
+                   const CostShare& share, double floor_percent) noexcept;
+  CostMeans cost_means() const noexcept;
+  CostRates cost_rates(const CostPeriod& period) noexcept;
+  std::uint64_t own_cpu_ns() const noexcept;
   bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
   void fetch_gpu_times(bool last) noexcept;
   void watch_round() noexcept;
@@ -136,6 +150,8 @@ class Recorder {
   capture::LaunchSource* source_ = nullptr;  // one of the two
   std::string source_reason_;
   bool stands_in_ = false;  // the hooks for CUPTI, which was given up for another client
+  bool hooks_held_ = false;  // they stand in since the budget wants it so
+  bool times_held_ = false;  // GPU times are off for the same reason
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<GpuTiming> gpu_;
@@ -146,6 +162,13 @@ class Recorder {
   std::unique_ptr<CallLines> calls_;
   std::unique_ptr<Drain> drain_;
   std::string log_path_;
+
+  // Recorder thread's. Null: no budget.
+  std::unique_ptr<CostBudget> budget_;
+  std::unique_ptr<CostMeter> meter_;
+  std::optional<double> callback_ns_;  // measured
+  int probes_ = 0;
+  std::uint32_t processors_ = 1;
 
   RecorderThread thread_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of what follows

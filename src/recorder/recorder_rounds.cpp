@@ -31,6 +31,7 @@ void Recorder::loop() noexcept {
     if (options_.verbose) say_aloud(notice.message);
     drain_->say(std::move(notice));
   }
+  begin_budget();
   for (bool stop = false; !stop;) {
     bool asked = false, last = false;
     {
@@ -59,6 +60,7 @@ void Recorder::loop() noexcept {
     watch_round();
     obey_control();
     write_forks();
+    budget_round();
     drain_->write_due_summaries(false);
     drain_->write_losses();
     {
@@ -163,6 +165,7 @@ void Recorder::end_session() noexcept {
   if (const std::uint64_t refused = scopes_->refused(); refused > 0) {
     say(event::Severity::kInfo, "scopes_refused", std::to_string(refused) + " scopes and marks had no place in the table");
   }
+  end_budget();
   say_notices();
   event::SessionEnd end;
   end.reason = end_reason_;

@@ -10,6 +10,7 @@
 #include "report/kernel_table.h"
 #include "report/ledger_text.h"
 #include "report/quantity.h"
+#include "report/recorder_cost.h"
 
 namespace gpuflight::report {
 namespace {
@@ -106,6 +107,9 @@ std::string header(const LogSummary& summary, const ReportOptions& options) {
   if (graphs > 0) out += fmt::format("; {} graph launches", count_text(graphs));
   if (gpu_kernels > 0) out += fmt::format("; {} kernels of graphs", count_text(gpu_kernels));
   out += "\n";
+  for (const LogFacts& log : summary.logs()) {
+    if (const std::string budget = budget_text(log); !budget.empty()) out += "budget     " + budget + "\n";
+  }
   for (const LogFacts& log : summary.logs()) append_incidents(out, log, options);
   return out;
 }

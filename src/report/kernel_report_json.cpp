@@ -10,6 +10,7 @@
 #include "report/incident_json.h"
 #include "report/kernel_name.h"
 #include "report/kernel_report.h"
+#include "report/recorder_cost.h"
 
 namespace gpuflight::report {
 namespace {
@@ -160,6 +161,7 @@ Json log_json(const LogFacts& log) {
     out["hangs"].push_back(std::move(json));
   }
   out["forks"] = log.forks;
+  out["budget"] = budget_json(log);
   out["exit"] = log.exit ? exit_json(*log.exit) : Json(nullptr);
   out["devices"] = Json::array();
   for (const auto& device : log.devices) out["devices"].push_back(device_json(device));

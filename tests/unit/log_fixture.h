@@ -7,6 +7,7 @@
 #include "event/api_call.h"
 #include "event/events.h"
 #include "event/incidents.h"
+#include "event/level.h"
 #include "log/encoder.h"
 
 namespace gpuflight::log_fixture {
@@ -458,6 +459,19 @@ inline KernelPending kernel_pending() {
   return p;
 }
 
+inline LevelEvent level_event() {
+  LevelEvent l;
+  l.seq = Seq(0, 18);
+  l.time_ns = 5'000'000'000;
+  l.from = RecordLevel::kEvents;
+  l.to = RecordLevel::kSampled;
+  l.budget_percent = 0.5;
+  l.app_percent = 2.4;
+  l.recorder_percent = 0.1;
+  l.floor_percent = 1.25;
+  return l;
+}
+
 inline ClockEvent clock_event() {
   ClockEvent c;
   c.seq = Seq(0, 22);
@@ -575,6 +589,7 @@ inline void append_all(log::Buffer& out) {
   exited.pid = 4711;
   exited.exit_code = 3;
   append_exit_event(out, exited);
+  append_level_event(out, level_event());
   append_activity(out, on, naive, scope.view());
   append_notice_event(out, notice());
   append_loss_event(out, loss());

@@ -136,6 +136,8 @@ TEST_F(LogReaderTest, EveryGoldenLineSurvivesTheRoundTrip) {
       append_hang_event(out, *l);
     } else if (const auto* l = std::get_if<ForkEvent>(&e)) {
       append_fork_event(out, *l);
+    } else if (const auto* l = std::get_if<LevelEvent>(&e)) {
+      append_level_event(out, *l);
     } else if (const auto* l = std::get_if<ExitEvent>(&e)) {
       append_exit_event(out, *l);
     } else if (const auto* l = std::get_if<MemcpyLine>(&e)) {

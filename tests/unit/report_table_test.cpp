@@ -247,6 +247,34 @@ TEST_F(Rendering, NothingRecorded) {
   EXPECT_FALSE(nlohmann::json::parse(render_json(summary, options), nullptr, false).is_discarded());
 }
 
+// A program that was killed at its second level: the time there goes to the last that is known.
+TEST(KernelReport, TimeAtTheLevelsOfABudget) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("killed.ndjson");
+  log::SessionStartLine start;
+  start.session.configuration = {{"budget", "0.5%"}};
+  summary.add(start);
+  event::LevelEvent change;
+  change.time_ns = 42'000'000'000;
+  change.to = event::RecordLevel::kSampled;
+  change.budget_percent = 0.5;
+  change.app_percent = 1.5;
+  change.recorder_percent = 0.25;
+  summary.add(change);
+  event::Notice notice;
+  notice.time_ns = 60'000'000'000;
+  summary.add(notice);
+  summary.end_log({});
+  const std::string text = render_text(summary, {});
+  EXPECT_NE(text.find("budget     0.5 %: 1 change, 42.0 s at events, 18.0 s at sampled\n"), std::string::npos) << text;
+  const auto budget = nlohmann::json::parse(render_json(summary, {}))["logs"][0]["budget"];
+  EXPECT_EQ(budget["time_ns"]["events"], 42'000'000'000);
+  EXPECT_EQ(budget["time_ns"]["sampled"], 18'000'000'000);
+  EXPECT_EQ(budget["level"], "sampled");
+  EXPECT_TRUE(budget["mean"].is_null());
+  EXPECT_EQ(budget["events"][0]["share_percent"], 1.75);
+}
+
 TEST(TextTable, AlignsByCodePointsAndLeavesNoBlanksBehind) {
   TextTable table;
   table.add_column("n", Align::kRight);

@@ -8,6 +8,7 @@
 #include "report/incident_text.h"
 #include "report/ledger_text.h"
 #include "report/quantity.h"
+#include "report/recorder_cost.h"
 
 namespace gpuflight::cli {
 namespace {
@@ -78,6 +79,10 @@ std::string KernelLine::render(const log::LogEvent& event) {
     return painted(error ? kRed : kYellow, fmt::format("{:>12}  {}: {}", seconds_text(notice->time_ns),
                                                        error ? "error" : "warning",
                                                        report::printable(notice->message))) + "\n";
+  }
+  if (const auto* level = std::get_if<event::LevelEvent>(&event)) {
+    return painted(kYellow, fmt::format("{:>12}  level: {}", seconds_text(level->time_ns),
+                                        report::level_text(*level))) + "\n";
   }
   if (const auto* loss = std::get_if<event::LossEvent>(&event)) {
     return painted(kRed, fmt::format("{:>12}  lost so far: {}", seconds_text(loss->time_ns),

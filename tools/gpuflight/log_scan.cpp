@@ -74,7 +74,7 @@ bool is_repeated(const log::LogEvent& event) {
   return std::holds_alternative<event::Notice>(event) || std::holds_alternative<event::ErrorEvent>(event) ||
          std::holds_alternative<event::HangEvent>(event) || std::holds_alternative<event::ForkEvent>(event) ||
          std::holds_alternative<log::KernelTimeLine>(event) || std::holds_alternative<log::KernelPendingLine>(event) ||
-         std::holds_alternative<event::ClockEvent>(event);
+         std::holds_alternative<event::ClockEvent>(event) || std::holds_alternative<event::LevelEvent>(event);
 }
 
 // False: it is not of the recording that the log is of, and nothing of it was added.

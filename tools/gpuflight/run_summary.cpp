@@ -166,6 +166,16 @@ std::string first_error(const Scanned& scanned) {
   return {};
 }
 
+// A budget for the recorder's own cost that could not be kept.
+std::string unattainable_budget(const Scanned& scanned) {
+  for (const analysis::LogFacts& log : scanned.summary.logs()) {
+    for (const event::Notice& notice : log.notices) {
+      if (notice.code == "budget_unattainable") return fmt::format("gpuflight: {}\n", report::printable(notice.message));
+    }
+  }
+  return {};
+}
+
 // "; most are limited by warps", or, where none has more than half, those that have most.
 std::string limiters_text(const std::array<std::uint64_t, event::kLimiterCount>& limited_by) {
   constexpr std::size_t kMostNamed = 3;
@@ -296,6 +306,7 @@ std::string run_summary(const std::vector<RecordedProcess>& processes, const eve
   const Scanned scanned = scan(processes, unfinished, out);
   if (scanned.logs.empty()) return out + (processes.empty() ? nothing_recorded(remarks) : std::string());
   out += first_error(scanned);
+  out += unattainable_budget(scanned);
   out += "gpuflight: " + headline(scanned) + "\n";
   out += incidents(scanned, unfinished);
   out += about(unfinished);

@@ -153,7 +153,8 @@ class Tail {
     if (const auto* kernel = std::get_if<log::KernelEventLine>(&event)) return filter_.passes(*kernel);
     if (const auto* notice = std::get_if<event::Notice>(&event)) return notice->severity != event::Severity::kInfo;
     return std::holds_alternative<event::ErrorEvent>(event) || std::holds_alternative<event::HangEvent>(event) ||
-           std::holds_alternative<event::LossEvent>(event) || std::holds_alternative<event::ExitEvent>(event);
+           std::holds_alternative<event::LossEvent>(event) || std::holds_alternative<event::LevelEvent>(event) ||
+           std::holds_alternative<event::ExitEvent>(event);
   }
 
   void spill() {

@@ -40,6 +40,8 @@ void TimelinePass::add(const log::LogEvent& event, std::uint32_t file, std::uint
     add_copy(*copy);
   } else if (const auto* fill = std::get_if<log::MemsetLine>(&event)) {
     add_fill(*fill);
+  } else if (const auto* level = std::get_if<event::LevelEvent>(&event)) {
+    add_level(*level);
   } else if (const auto* memory = std::get_if<log::MemoryLine>(&event)) {
     add_memory(*memory);
   } else if (const auto* sync = std::get_if<log::SyncLine>(&event)) {
@@ -257,6 +259,16 @@ void TimelinePass::add_edge(const log::StreamEdgeLine& line) {
   call.time_ns = edge.time_ns;
   call.call_ns = edge.call_ns.value_or(-1);
   call.captured = edge.captured;
+  put_call(call);
+}
+
+// Between two changes launches may have no lines: that a device had no work meanwhile is not known.
+void TimelinePass::add_level(const event::LevelEvent& level) {
+  if (level.reason == event::LevelEvent::Reason::kEnd) return;
+  HostCall call;
+  call.ref = ref(level.seq, level.time_ns);
+  call.time_ns = level.time_ns;
+  call.untimed = true;
   put_call(call);
 }
 

@@ -39,6 +39,7 @@ class TimelinePass final : public LogContext {
 
   void add_kernel(const log::KernelEventLine& line);
   void add_late_time(const log::KernelTimeLine& line);
+  void add_level(const event::LevelEvent& level);
   void add_graph(const log::GraphLaunchLine& line);
   void add_copy(const log::MemcpyLine& line);
   void add_fill(const log::MemsetLine& line);
