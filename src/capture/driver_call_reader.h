@@ -36,6 +36,7 @@ class DriverCallReader {
     MarkerBoard* markers;  // null: no marks
     ErrorBoard& errors;
     bool edges;  // record and wait calls of events are recorded
+    EventTimer* events = nullptr;  // null: launches are not timed by events
   };
   DriverCallReader(const Parts& parts, ContextSource& contexts)
       : recorder_(parts.recorder),
@@ -46,10 +47,12 @@ class DriverCallReader {
         markers_(parts.markers),
         errors_(parts.errors),
         contexts_(contexts),
-        edges_(parts.edges) {}
+        edges_(parts.edges),
+        events_(parts.events) {}
 
   LaunchRecorder& recorder() const noexcept { return recorder_; }
   bool edges() const noexcept { return edges_; }
+  EventTimer* events() const noexcept { return events_; }
   void enable(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   // The source saw nothing for a while: captures may have begun unseen.
   void note_blind() noexcept { was_blind_.store(true, std::memory_order_relaxed); }
@@ -86,6 +89,7 @@ class DriverCallReader {
   ErrorBoard& errors_;
   ContextSource& contexts_;
   const bool edges_;
+  EventTimer* const events_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> was_blind_{false};
   std::atomic<bool> shared_{false};

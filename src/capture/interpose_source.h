@@ -39,6 +39,7 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   void remember_context(CUstream stream, std::uint32_t uid) noexcept;
   std::uint32_t known_context(const ThreadState& thread, CUstream stream) const noexcept;
   LaunchRecorder& recorder() const noexcept { return recorder_; }
+  EventTimer* events() const noexcept { return calls_.events(); }
   const HotPage& page() const noexcept { return page_; }
 
   void on_stream_destroy(CUstream stream) noexcept;

@@ -78,14 +78,14 @@ template <class Geometry>
       (thread.stream_generation != page.stream_generation.load(std::memory_order_acquire))) [[unlikely]] {
     return false;
   }
-  const auto& entry =
+  auto& entry =
       thread.launches[ThreadState::launch_slot(function, context_uid, launch.blockDimX, launch.blockDimY,
                                                launch.blockDimZ, launch.sharedMemBytes)][0];
   auto& stream = thread.streams[ThreadState::stream_slot(launch.hStream, context_uid, kind)];
   if ((entry.key.function != function) | (entry.key.context_uid != context_uid) |
       (entry.key.block_x != launch.blockDimX) | (entry.key.block_y != launch.blockDimY) |
       (entry.key.block_z != launch.blockDimZ) | (entry.key.dyn_shared_bytes != launch.sharedMemBytes) |
-      !entry.valid | !entry.plain | (entry.config == 0) | (stream.stream != launch.hStream) |
+      !entry.valid | !entry.plain | (entry.config == 0) | (entry.until_timed == 1) | (stream.stream != launch.hStream) |
       (stream.context_uid != context_uid) | (stream.kind != kind) |
       (stream.sure_at != page.doubts.load(std::memory_order_relaxed))) [[unlikely]] {
     return false;
@@ -99,6 +99,7 @@ template <class Geometry>
   fill_kernel_launch(*record, thread, launch.gridDimX, launch.gridDimY, launch.gridDimZ, entry.config, stream.id,
                      correlation, 0, now);
   thread.ring->publish();
+  --entry.until_timed;
   thread.open[0] = record;
   thread.open_count = 1;
   thread.open_stream = &stream;

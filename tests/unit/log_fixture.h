@@ -50,6 +50,9 @@ inline KernelConfig cluster_config() {
   return c;
 }
 
+// Of a launch between two events.
+inline EventTime by_events() { return {21'500, 2'400}; }
+
 inline KernelLaunch launch() {
   KernelLaunch l;
   l.seq = Seq(3, 41);
@@ -484,6 +487,11 @@ inline void append_activity(log::Buffer& out, const log::RenderedStream& on, con
   append_stream_edge(out, {}, wait);
   append_kernel_time(out, config, on, kernel_time());
   append_kernel_time(out, render_unknown_config(true), RenderedStream(), KernelTime{});
+  KernelTime measured = kernel_time();
+  measured.start_ns.reset();
+  measured.end_ns.reset();
+  measured.by_events = by_events();
+  append_kernel_time(out, config, on, measured);
   append_kernel_pending(out, config, on, kernel_pending());
   append_clock_event(out, clock_event());
   append_clock_event(out, ClockEvent{});
@@ -517,6 +525,13 @@ inline void append_all(log::Buffer& out) {
   append_graph_launch_event(out, RenderedStream(), {}, GraphLaunch{});
   append_graph_launch_event(out, on, {}, timed_graph_launch());
   append_kernel_event(out, naive, on, {}, unlaunched_kernel());
+  KernelLaunch measured = launch();
+  measured.seq = Seq(3, 45);
+  measured.correlation = {};
+  measured.by_events = by_events();
+  append_kernel_event(out, naive, on, {}, measured);
+  measured.by_events.error_ns.reset();
+  append_kernel_event(out, naive, on, {}, measured);
   for (const auto phase : {ScopeEvent::Phase::kBegin, ScopeEvent::Phase::kEnd, ScopeEvent::Phase::kMark}) {
     ScopeEvent event = scope_event();
     event.phase = phase;
@@ -554,6 +569,9 @@ inline void append_all(log::Buffer& out) {
   append_loss_event(out, loss());
   append_session_end(out, session_end());
   append_session_end(out, SessionEnd{});
+  SessionEnd counted = session_end();
+  counted.event_times = {2000, 50, 125'000};
+  append_session_end(out, counted);
 }
 
 }  // namespace gpuflight::log_fixture
