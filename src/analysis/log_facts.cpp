@@ -64,13 +64,21 @@ void LogFacts::add(const log::LogEvent& event) {
   }
 }
 
-std::string_view LogFacts::timing() const {
+namespace {
+
+std::string_view option(const std::optional<event::SessionStart>& start, std::string_view name) {
   if (!start) return {};
   for (const auto& [key, value] : start->configuration) {
-    if (key == "timing") return value;
+    if (key == name) return value;
   }
   return {};
 }
+
+}  // namespace
+
+std::string_view LogFacts::timing() const { return option(start, "timing"); }
+
+std::string_view LogFacts::event_times() const { return option(start, "event_times"); }
 
 void LogFacts::add_hang(const event::HangEvent& hang) {
   if (hang.phase == event::HangEvent::Phase::kBegin) {
