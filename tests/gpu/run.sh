@@ -104,7 +104,7 @@ export GF_ARCH GF_LIB GF_CLI GF_PLAY GF_SIM GF_COUNTER GF_PROGRAMS GF_EXAMPLES G
 export GF_TOOLKIT_LIB
 if [ -n "$simulated" ]; then
   export GF_SIMULATED=1 GF_CUPTI=$GF_SIM/libcupti.so.13
-  only=${only:-forms,parity,timeline,overlap,live,launch_cost,preload_cost,timing_cost,interpose,interpose_cost}
+  only=${only:-forms,parity,timeline,overlap,live,launch_cost,preload_cost,timing_cost,interpose,interpose_cost,event_times}
 fi
 if [ -z "$simulated" ] && ! nvidia-smi -L >/dev/null 2>&1; then say "nvidia-smi sees no GPU here"; fi
 say "library ${GF_LIB:-none}, command line ${GF_CLI:-none}, libcupti ${GF_CUPTI:-none}"
