@@ -150,7 +150,8 @@ void KernelStudy::add(const log::LogEvent& event) {
   const bool known = row.board != LogSummary::kNone;
   row.config.grids.add(kernel->launch.grid, row.config.occupancy, row.config.shape,
                        known ? boards_[row.board].sm_count : 0, kernel->duration_ns);
-  if (!kernel->launch.call_ns || !kernel->duration_ns) return;
+  // A time by events may have the call in it, and says nothing beside it.
+  if (!kernel->launch.call_ns || !kernel->duration_ns || kernel->timed_by_events) return;
   ShortLaunches& shorts = row.config.short_launches;
   const std::int64_t gap = *kernel->launch.call_ns - *kernel->duration_ns;
   ++shorts.compared;

@@ -102,6 +102,7 @@ void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
     several_blocks = true;
   }
   several_blocks |= other.several_blocks;
+  add_extrapolation(other);
   add_device(other.device);
   if (other.several_devices) {
     device.reset();
@@ -115,6 +116,7 @@ void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
   call.add(other.call);
   gpu.add(other.gpu, budget);
   queue.add(other.queue);
+  event_error.add(other.event_error);
   widen(num_regs, other.num_regs);
   widen(static_shared_bytes, other.static_shared_bytes);
   widen(local_bytes_per_thread, other.local_bytes_per_thread);
@@ -132,7 +134,22 @@ void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
   limiters |= other.limiters;
 }
 
+// Before anything else of it is added. What was timed as a whole has no error.
+void LaunchGroup::add_extrapolation(const LaunchGroup& other) {
+  if (!extrapolated && !other.extrapolated) return;
+  Extrapolation sum = extrapolated.value_or(Extrapolation{estimated_total_ns().value_or(0), 0.0});
+  sum.add(other.extrapolated.value_or(Extrapolation{other.estimated_total_ns().value_or(0), 0.0}));
+  extrapolated = sum;
+}
+
+double LaunchGroup::most_too_long_ns() const {
+  if (event_error.count == 0 || gpu.count == 0) return 0;
+  const double share = static_cast<double>(event_error.count) / static_cast<double>(gpu.count);
+  return *event_error.mean_ns() * share * static_cast<double>(std::max(executed(), gpu.count));
+}
+
 std::optional<double> LaunchGroup::estimated_total_ns() const {
+  if (extrapolated) return extrapolated->total_ns;
   const auto mean = gpu.mean_ns();
   if (!mean) return std::nullopt;
   return *mean * static_cast<double>(std::max(executed(), gpu.count));

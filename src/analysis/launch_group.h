@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/extrapolation.h"
 #include "event/quantile_sketch.h"
 #include "event/events.h"
 #include "event/kernel_config.h"
@@ -98,6 +99,8 @@ struct LaunchGroup {
   Durations call;               // host duration of the launch call
   SpreadDurations gpu;          // time on the device
   Durations queue;              // from the launch call to the start on the device
+  Durations event_error;        // of times by events: by how much each may be too long
+  std::optional<Extrapolation> extrapolated;  // of all launches, where times were taken of samples
 
   Range<std::int32_t> num_regs, static_shared_bytes, local_bytes_per_thread, max_active_blocks;
   Range<std::uint32_t> dyn_shared_bytes;
@@ -119,11 +122,15 @@ struct LaunchGroup {
   void add_launches(const ConfigFacts& facts, std::uint64_t count);
   // Another group's launches as well; the label stays. `configs` then counts those of both, also where they are the same.
   void add(const LaunchGroup& other, event::SketchBudget& budget);
+  void add_extrapolation(const LaunchGroup& other);
 
   // Executed or tried, and not refused: those that can have a time.
   std::uint64_t executed() const { return launches - std::min(launches, failed); }
-  // Total GPU time if those without a time took as long as those with one, on average.
+  // Total GPU time if those without a time took as long as those with one, on average: of their configuration where
+  // samples were taken, else of all.
   std::optional<double> estimated_total_ns() const;
+  // By how much the former may be too long, as the gaps between events and kernel are in it; 0: not at all.
+  double most_too_long_ns() const;
   std::optional<double> mean_occupancy() const;
   std::optional<event::Limiter> main_limiter() const;  // by launches
 };

@@ -26,20 +26,22 @@ void LogSummary::add_work(std::int32_t device, DeviceTimeline::Work work, const 
   timeline->second.add(work, *start, *end);
 }
 
-void LogSummary::note_untimed(event::Seq seq, std::uint32_t group) {
+void LogSummary::note_untimed(event::Seq seq, std::uint32_t group, std::uint32_t config) {
   if (untimed_.empty()) untimed_.resize(kUntimedPlaces);
-  untimed_[untimed_place(seq)] = {seq.value, group};
+  untimed_[untimed_place(seq)] = {seq.value, group, config};
 }
 
 // Of a kernel that has had its line: counted there, only its time is new.
 void LogSummary::add_time(const log::KernelTimeLine& line) {
   LogFacts& log = logs_.back();
   const event::KernelTime& time = line.time;
-  const auto duration = event::elapsed(time.start_ns, time.end_ns);
-  if (duration.value_or(-1) < 0) return;
+  const event::MaybeNs& by_events = time.by_events.duration_ns;
+  const auto duration = by_events ? by_events : event::elapsed(time.start_ns, time.end_ns);
+  if (duration.value_or(-1) < 0 || !event::plausible(*duration)) return;
   log.pending.erase(time.event.value);
-  log.saw_time(*time.end_ns);
+  if (time.end_ns) log.saw_time(*time.end_ns);
   ++log.late_times;
+  if (by_events) ++log.event_timed;
   if (log.untimed_kernels > 0) --log.untimed_kernels;
   add_work(line.device.value_or(-1), DeviceTimeline::Work::kKernel, time.start_ns, time.end_ns);
   const Untimed* const known = untimed_.empty() ? nullptr : &untimed_[untimed_place(time.event)];
@@ -49,6 +51,10 @@ void LogSummary::add_time(const log::KernelTimeLine& line) {
   }
   LaunchGroup& group = groups_[known->group];
   group.gpu.add(*duration, *budget_);
+  if (Stratum* const kind = stratum(known->group, known->config)) kind->add(static_cast<double>(*duration));
+  if (const event::MaybeNs& error = time.by_events.error_ns; by_events && error && *error >= 0) {
+    group.event_error.add(*error);
+  }
   if (const auto queue = event::elapsed(time.launch_ns, time.start_ns)) group.queue.add(*queue);
 }
 

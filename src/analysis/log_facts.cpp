@@ -102,6 +102,8 @@ std::array<std::int64_t, event::kRecordLevelNames.size()> LogFacts::time_at_leve
   return spent;
 }
 
+std::string_view LogFacts::event_times() const { return option("event_times"); }
+
 void LogFacts::add_hang(const event::HangEvent& hang) {
   if (hang.phase == event::HangEvent::Phase::kBegin) {
     ++hangs_total;

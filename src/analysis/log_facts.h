@@ -54,6 +54,7 @@ struct LogFacts {
 
   // Times of the GPU.
   std::uint64_t timed_kernels = 0, untimed_kernels = 0;  // executed, with lines of their own
+  std::uint64_t event_timed = 0;                         // by a pair of events, late ones too
   std::uint64_t late_times = 0;                          // of untimed ones, by kernel_time
   std::uint64_t unplaced_times = 0;                      // of these: their group could not be told any more
   struct DeviceBusy {
@@ -85,14 +86,19 @@ struct LogFacts {
   // "all", "off", "sample:N" ...; empty: the log does not say.
   std::string_view timing() const;
   std::string_view option(std::string_view name) const;  // as configured
-  bool times_expected() const { return !timing().empty() && timing() != "off"; }
-  bool times_sampled() const { return timing().starts_with("sample"); }
+  // "off", or of every how many launches a pair of events was to tell the time; empty: the log does not say.
+  std::string_view event_times() const;
+  bool times_expected() const {
+    return (!timing().empty() && timing() != "off") || events_asked();
+  }
+  bool times_sampled() const { return timing().starts_with("sample") || event_timed > 0; }
   std::uint64_t broken_lines() const { return read.trouble_total(); }
 
   // Lines other than launches.
   void add(const log::LogEvent& event);
   void add_level(const event::LevelEvent& level);
   void add_hang(const event::HangEvent& hang);
+  bool events_asked() const { return !event_times().empty() && event_times() != "off"; }
   void saw_time(std::int64_t ns) {
     if (ns > last_ns) last_ns = ns;
   }

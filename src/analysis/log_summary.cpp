@@ -72,6 +72,19 @@ void LogSummary::end_log(const log::ReadStats& stats) {
   if (log.end) log.graph_launches = std::max(log.graph_launches, log.end->graph_launches);
   for (auto& [device, timeline] : timelines_) log.busy.push_back({known(device), timeline.times()});
   timelines_.clear();
+  if (sampled()) extrapolate();
+}
+
+Stratum* LogSummary::stratum(std::uint32_t group, std::uint32_t config) {
+  const auto known = strata_.find(std::uint64_t{group} << 32 | config);
+  return known != strata_.end() ? &known->second : nullptr;
+}
+
+void LogSummary::extrapolate() {
+  if (strata_full_) return;
+  std::unordered_map<std::uint32_t, std::vector<const Stratum*>> of_group;
+  for (const auto& [key, one] : strata_) of_group[static_cast<std::uint32_t>(key >> 32)].push_back(&one);
+  for (const auto& [row, strata] : of_group) groups_[row].extrapolated = Extrapolation::of(strata);
 }
 
 void LogSummary::add(const log::LogEvent& event) {
@@ -157,14 +170,23 @@ void LogSummary::add_kernel(const log::KernelEventLine& line) {
   }
   if (launch.call_ns) group.call.add(*launch.call_ns);
   const bool timed = line.duration_ns && *line.duration_ns >= 0 && event::plausible(*line.duration_ns);
+  Stratum* const kind = stratum(group_of_last_, config);
+  if (kind != nullptr && !failed) ++kind->executed;
+  if (kind != nullptr && timed) kind->add(static_cast<double>(*line.duration_ns));
   activity_.add_launch(launch, timed ? line.duration_ns : std::nullopt);
   if (timed) {
     group.gpu.add(*line.duration_ns, *budget_);
     ++log.timed_kernels;
+    if (line.timed_by_events) {
+      ++log.event_timed;
+      if (const auto error = launch.by_events.error_ns; error && *error >= 0 && event::plausible(*error)) {
+        group.event_error.add(*error);
+      }
+    }
     if (!log.pending.empty()) log.pending.erase(launch.seq.value);
   } else if (!failed) {
     ++log.untimed_kernels;
-    if (log.times_expected()) note_untimed(launch.seq, static_cast<std::uint32_t>(&group - groups_.data()));
+    if (log.times_expected()) note_untimed(launch.seq, group_of_last_, config);
   }
   if (const auto queue = event::elapsed(launch.launch_ns, launch.start_ns); queue && !launch.unlaunched) {
     group.queue.add(*queue);
@@ -225,7 +247,10 @@ void LogSummary::add_summary(const log::KernelSummaryLine& line) {
   group.add_launches(configs_[config].facts, executed);
   group.replayed += executed - launched;
   group.call.add_many(std::min(launched, fresh.calls_timed), fresh.call_total_ns, sum.call_min_ns, sum.call_max_ns);
+  Stratum* const kind = stratum(static_cast<std::uint32_t>(&group - groups_.data()), config);
+  if (kind != nullptr) kind->executed += executed - std::min(executed, fresh.failed);
   if (sum.total_ns && fresh.count == sum.count) {
+    if (kind != nullptr) kind->add_sum(line.timed.value_or(executed), static_cast<double>(*sum.total_ns));
     // Without `timed`: a log of before there were samples.
     group.gpu.add_many(line.timed.value_or(executed), *sum.total_ns, sum.min_ns, sum.max_ns);
   }
@@ -330,10 +355,11 @@ LaunchGroup& LogSummary::group_for(std::uint32_t config_row, const Place& place)
   LaunchGroup& group = groups_[row];
   const std::uint64_t member = std::uint64_t{row} << 32 | config_row;
   const bool last_row_shared = configs_.size() >= limits_.configs && config_row + 1 == configs_.size();
-  if (members_.contains(member) && !last_row_shared) return group;
+  if (strata_.contains(member) && !last_row_shared) return group;
   group.add_config(config.facts);
   group.add_device(config.device);
-  if (members_.size() < limits_.configs) members_.insert(member);
+  strata_full_ = strata_full_ || last_row_shared || strata_.size() >= limits_.configs;
+  if (strata_.size() < limits_.configs) strata_.try_emplace(member);
   return group;
 }
 
@@ -436,6 +462,7 @@ LaunchGroup LogSummary::totals() const {
   LaunchGroup all;
   event::SketchBudget unbounded{SIZE_MAX};  // one sketch has its own bound: some 4,000 buckets hold all there are
   for (const LaunchGroup& group : groups_) {
+    all.add_extrapolation(group);
     all.launches += group.launches;
     all.failed += group.failed;
     all.captured += group.captured;
@@ -444,6 +471,7 @@ LaunchGroup LogSummary::totals() const {
     all.call.add(group.call);
     all.gpu.add(group.gpu, unbounded);
     all.queue.add(group.queue);
+    all.event_error.add(group.event_error);
     all.occupancy_sum += group.occupancy_sum;
     all.occupancy_count += group.occupancy_count;
   }

@@ -128,7 +128,9 @@ class LogSummary {
   void add_activity(const log::LogEvent& event);
   void add_time(const log::KernelTimeLine& line);
   void add_work(std::int32_t device, DeviceTimeline::Work work, const event::MaybeNs& start, const event::MaybeNs& end);
-  void note_untimed(event::Seq seq, std::uint32_t group);
+  void note_untimed(event::Seq seq, std::uint32_t group, std::uint32_t config);
+  Stratum* stratum(std::uint32_t group, std::uint32_t config);  // null: not kept apart
+  void extrapolate();
   bool is_black_box() const;
   Told& told_of(std::uint32_t config);
 
@@ -141,7 +143,7 @@ class LogSummary {
   TextIndex config_index_;
   std::vector<std::string> kernel_names_;
   TextIndex kernel_index_;
-  std::unordered_set<std::uint64_t> members_;  // group << 32 | configuration: which have met
+  std::unordered_map<std::uint64_t, Stratum> strata_;  // by group << 32 | configuration: which have met
   std::unordered_map<std::uint32_t, event::StreamInfo> streams_;  // of the present log
   std::unique_ptr<event::SketchBudget> budget_;  // at one place however the summary is moved
   ActivityTables activity_;
@@ -152,7 +154,7 @@ class LogSummary {
   // Kernels of the present log without times, of which a kernel_time may come: the latest of each place.
   struct Untimed {
     std::uint64_t seq = UINT64_MAX;
-    std::uint32_t group = 0;
+    std::uint32_t group = 0, config = 0;
   };
   std::vector<Untimed> untimed_;
   std::string key_;  // scratch
@@ -160,6 +162,7 @@ class LogSummary {
   std::uint32_t group_of_last_ = kNone;
   std::uint32_t config_tag_ = 0;
   bool groups_full_ = false;
+  bool strata_full_ = false;
 };
 
 }  // namespace gpuflight::analysis

@@ -18,6 +18,7 @@ struct ActivityRecord {
   std::uint32_t context_uid = 0;
   std::uint32_t stream_uid = 0;  // CUPTI's number of the stream
   event::MaybeNs start_ns, end_ns;  // since the start of the recording; null: missing, zero or reversed
+  event::EventTime by_events;       // instead of these; not CUPTI's
   std::uint32_t graph_uid = 0;      // CUPTI's number of the graph; 0: not of a graph
   std::uint64_t graph_node = 0;     // 0: not of a graph
 

@@ -42,6 +42,11 @@ extern "C" CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc);
   X(mem_host_register, "cuMemHostRegister_v2", cuMemHostRegister)                                 \
   X(mem_host_unregister, "cuMemHostUnregister", cuMemHostUnregister)                              \
   X(mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer)       \
+  X(event_create, "cuEventCreate", cuEventCreate)                                                 \
+  X(event_record, "cuEventRecord", cuEventRecord)                                                 \
+  X(event_record_ptsz, "cuEventRecord_ptsz", cuEventRecord)                                       \
+  X(event_query, "cuEventQuery", cuEventQuery)                                                    \
+  X(event_elapsed_time, "cuEventElapsedTime", cuEventElapsedTime)                                 \
   X(get_error_name, "cuGetErrorName", cuGetErrorName)                                             \
   X(graph_get_nodes, "cuGraphGetNodes", cuGraphGetNodes)                                          \
   X(graph_node_get_type, "cuGraphNodeGetType", cuGraphNodeGetType)                                \

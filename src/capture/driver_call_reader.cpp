@@ -210,6 +210,7 @@ void DriverCallReader::on_multi_device(ThreadState& thread, const CUpti_Callback
     set_geometry(call, one);
     call.function = one.function;
     call.shape.cooperative = true;
+    call.one_of_several = true;
     if (i > 0) call.symbol = nullptr;  // the callback names one function; the others are asked for
     CUcontext context = nullptr;
     thread.inside = true;
@@ -310,6 +311,7 @@ void DriverCallReader::on_context_destroy(std::uint32_t uid) noexcept {
   if (uid == 0) return;
   streams_.on_context_destroyed(uid);
   if (markers_ != nullptr) markers_->on_context_destroyed(uid);
+  if (events_ != nullptr) events_->on_context_destroyed(uid);
 }
 
 void DriverCallReader::on_stream_destroy(CUstream stream, std::uint32_t context_uid) noexcept {

@@ -38,6 +38,7 @@ class DriverCallReader {
     ErrorBoard& errors;
     NoticeBoard& notices;
     bool edges;  // record and wait calls of events are recorded
+    EventTimer* events = nullptr;  // null: launches are not timed by events
   };
   DriverCallReader(const Parts& parts, ContextSource& contexts)
       : recorder_(parts.recorder),
@@ -50,10 +51,12 @@ class DriverCallReader {
         contexts_(contexts),
         graph_calls_(
             {parts.recorder.driver(), parts.resolver, parts.graphs, parts.notices, contexts, &device_of, this}),
-        edges_(parts.edges) {}
+        edges_(parts.edges),
+        events_(parts.events) {}
 
   LaunchRecorder& recorder() const noexcept { return recorder_; }
   bool edges() const noexcept { return edges_; }
+  EventTimer* events() const noexcept { return events_; }
   void enable(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   // The source saw nothing for a while: captures may have begun unseen.
   void note_blind() noexcept { was_blind_.store(true, std::memory_order_relaxed); }
@@ -91,6 +94,7 @@ class DriverCallReader {
   ContextSource& contexts_;
   GraphCallReader graph_calls_;
   const bool edges_;
+  EventTimer* const events_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> was_blind_{false};
   std::atomic<bool> shared_{false};

@@ -216,6 +216,7 @@ struct PrimaryContextHook {
   static constinit inline HookRow* row = nullptr;
 
   static CUresult CUDAAPI call(CUdevice device) {
+    const EventTimer::HeldOff held(InterposeSource::current()->events());  // the context may go with it
     const CUresult result = real_of<CUresult(CUdevice)>(row)(device);
     if (result == CUDA_SUCCESS) InterposeSource::current()->on_primary_context_gone(device);
     return result;

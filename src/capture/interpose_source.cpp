@@ -43,6 +43,7 @@ SourceStatus InterposeSource::start(std::string& problem) noexcept {
   if (!usable(problem)) return SourceStatus::kNoLibrary;
   g_current.store(this, std::memory_order_release);
   calls_.enable(true);
+  if (events() != nullptr) events()->enable(true);
   turn_hooks(*this, *table_, Hooks::kAll, watch_edges());
   return SourceStatus::kOk;
 }
@@ -59,6 +60,7 @@ void InterposeSource::stop(bool release) noexcept {
   if (table_ == nullptr || current() != this) return;
   turn_hooks(*this, *table_, release ? Hooks::kNone : Hooks::kState, watch_edges());
   calls_.enable(false);
+  if (events() != nullptr) events()->enable(false);
 }
 
 CUcontext InterposeSource::current_context() const noexcept {

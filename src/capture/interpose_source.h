@@ -41,6 +41,7 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   // The id of the current context, if the thread knows it; else 0.
   std::uint32_t known_context(const ThreadState& thread) const noexcept;
   LaunchRecorder& recorder() const noexcept { return recorder_; }
+  EventTimer* events() const noexcept { return calls_.events(); }
   const HotPage& page() const noexcept { return page_; }
   bool times_each_return() const noexcept { return time_each_return_; }
 

@@ -20,6 +20,7 @@ struct LaunchCall {
   event::LaunchShape shape;  // block, dynamic shared memory and what the launch's attributes say
   std::uint32_t correlation = 0;
   bool programmatic = false;  // may begin before the kernel ahead of it has ended
+  bool one_of_several = false;  // that one call launches
 };
 
 struct GraphCall {

@@ -92,13 +92,13 @@ template <class Geometry>
       (thread.stream_generation != page.stream_generation.load(std::memory_order_acquire))) [[unlikely]] {
     return false;
   }
-  const auto& entry =
+  auto& entry =
       thread.launches[ThreadState::launch_slot(function, context_uid, launch.blockDimX, launch.blockDimY,
                                                launch.blockDimZ, launch.sharedMemBytes)][0];
   if ((entry.key.function != function) | (entry.key.context_uid != context_uid) |
       (entry.key.block_x != launch.blockDimX) | (entry.key.block_y != launch.blockDimY) |
       (entry.key.block_z != launch.blockDimZ) | (entry.key.dyn_shared_bytes != launch.sharedMemBytes) |
-      !entry.valid | !entry.plain | (entry.config == 0) | (stream.stream != launch.hStream) |
+      !entry.valid | !entry.plain | (entry.config == 0) | (entry.until_timed == 1) | (stream.stream != launch.hStream) |
       (stream.context_uid != context_uid) | (stream.kind != kind) |
       (stream.sure_at != page.doubts.load(std::memory_order_relaxed))) [[unlikely]] {
     return false;
@@ -118,6 +118,7 @@ template <class Geometry>
   // While the driver works: a program that launches in a loop is back here at once, and what the driver then waits for
   // with its first lock would be this line.
   if (const void* const place = thread.ring->next_place()) [[likely]] prefetch_for_write(place);
+  --entry.until_timed;
   thread.open[0] = record;
   thread.open_count = 1;
   thread.open_stream = &stream;

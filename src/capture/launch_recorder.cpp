@@ -48,22 +48,34 @@ flight::Record* LaunchRecorder::begin(ThreadState& thread, flight::RecordKind ki
   flight::Record* const record = thread.ring->begin();
   if (record == nullptr) return nullptr;
   open_record(*record, thread, kind);
+  thread.untimed = false;
   return record;
 }
 
 void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call, void* source,
                                      DeviceOf device_of) noexcept {
   std::int64_t now = now_ns();
-  const std::uint32_t config = config_of(thread, call, source, device_of);
+  ThreadState::LaunchEntry* entry = nullptr;
+  const std::uint32_t config = config_of(thread, call, source, device_of, entry);
   ThreadState::StreamEntry& stream = stream_of(thread, call.stream, call.per_thread_default, call.context,
                                                call.context_uid, source, device_of);
-  if (thread.missed) [[unlikely]] now = now_ns();  // what we had to look up is no part of the host's call
   std::uint16_t flags = config == 0 ? flight::kFlagConfigUnknown : 0;
-  if (may_be_captured(stream) && is_captured(thread, stream)) flags |= flight::kFlagCaptured;
+  const bool captured = may_be_captured(stream) && is_captured(thread, stream);
+  if (captured) flags |= flight::kFlagCaptured;
   const bool may_mark = !may_be_captured(stream);
   if (may_mark && !call.programmatic) mark_before(thread, stream, now);
+  if (parts_.events != nullptr) {
+    if (call.programmatic) parts_.events->note_programmatic(stream.id);
+    if (entry != nullptr && !captured && parts_.events->count(*entry) && may_mark) {
+      parts_.events->begin(thread, stream, call);
+    }
+  }
+  if (thread.missed) [[unlikely]] now = now_ns();  // what we had to look up is no part of the host's call
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
-  if (record == nullptr) return;
+  if (record == nullptr) {
+    if (parts_.events != nullptr) parts_.events->cancel(thread);
+    return;
+  }
   fill_kernel_launch(*record, thread, call.grid.x, call.grid.y, call.grid.z, config, stream.id, call.correlation, flags,
                      now);
   thread.ring->publish();
@@ -115,8 +127,14 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
 void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcept {
   if (thread.open_count == 0) return;  // refused room, or recording began inside the call
   const std::int64_t now = now_ns();
+  // Before anything else of ours: what comes between the kernel and the event counts as the kernel's.
+  const std::uint32_t ticket = parts_.events != nullptr ? parts_.events->end(thread, status == 0) : 0;
   for (std::uint32_t i = 0; i < thread.open_count; ++i) {
     flight::Record* const record = thread.open[i];
+    if (ticket != 0) {
+      record->correlation = ticket;
+      record->flags |= flight::kFlagEventTimed;
+    }
     // A recalibration of the clock in between may have set it back by a fraction of a microsecond.
     record->call_ns = now > record->launch_ns ? now - record->launch_ns : 0;
     record->status = status;
@@ -124,6 +142,7 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
     record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_release);
   }
   thread.open_count = 0;
+  if (ticket != 0) parts_.events->submit(thread);
   if (thread.open_stream != nullptr) {
     if (status == 0 && thread.marks) {
       ThreadState::StreamEntry& stream = *thread.open_stream;
@@ -139,7 +158,7 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
 }
 
 std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& call, void* source,
-                                        DeviceOf device_of) noexcept {
+                                        DeviceOf device_of, ThreadState::LaunchEntry*& entry) noexcept {
   const std::uint32_t generation = parts_.page.config_generation.load(std::memory_order_acquire);
   if (thread.config_generation != generation) [[unlikely]] {
     thread.forget_launches();
@@ -160,8 +179,11 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
               (call.shape.carveout_from_launch ? kFlagCarveoutFromLaunch : 0);
   auto& ways = thread.launches[ThreadState::launch_slot(key.function, key.context_uid, key.block_x, key.block_y,
                                                         key.block_z, key.dyn_shared_bytes)];
-  if (ways[0].valid && ways[0].key == key) [[likely]] return ways[0].config;
-  if (ways[1].valid && ways[1].key == key) return ways[1].config;
+  for (ThreadState::LaunchEntry& way : ways) {
+    if (!way.valid || way.key != key) continue;
+    entry = &way;
+    return way.config;
+  }
   MissGuard miss(thread);
   cost_.misses.fetch_add(1, std::memory_order_relaxed);
   const KernelResolver::Result result = parts_.resolver.resolve(call, device_of(source, call.context));
@@ -169,6 +191,7 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
     ways[1] = ways[0];
     const bool plain = call.shape.cluster == event::Dim3{0, 0, 0} && call.shape.carveout == -1 && key.flags == 0;
     ways[0] = {key, result.config.value, true, plain};
+    entry = &ways[0];
   }
   return result.config.value;
 }
@@ -277,6 +300,7 @@ void LaunchRecorder::on_capture_ended() noexcept {
 
 // The thread left a launch call other than by returning from it: cancelled, or thrown or jumped across.
 void LaunchRecorder::abandon_open(ThreadState& thread) noexcept {
+  if (parts_.events != nullptr) parts_.events->cancel(thread);
   for (std::uint32_t i = 0; i < thread.open_count; ++i) {
     thread.open[i]->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kAbandoned), std::memory_order_release);
   }

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "capture/device_query.h"
+#include "capture/event_timer.h"
 #include "capture/graph_table.h"
 #include "capture/hot_page.h"
 #include "capture/kernel_resolver.h"
@@ -59,6 +60,7 @@ class LaunchRecorder {
     MarkerBoard* markers;  // null: no marks
     HotPage& page;
     const LaunchClock& clock;
+    EventTimer* events = nullptr;  // null: launches are not timed by events
   };
   explicit LaunchRecorder(const Parts& parts) : parts_(parts) {}
 
@@ -122,7 +124,9 @@ class LaunchRecorder {
   std::uint64_t without_slot() const noexcept { return without_slot_.load(std::memory_order_relaxed); }
 
  private:
-  std::uint32_t config_of(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of) noexcept;
+  // `entry`: where it stands in the thread's cache; null: it may not stay there.
+  std::uint32_t config_of(ThreadState& thread, const LaunchCall& call, void* source, DeviceOf device_of,
+                          ThreadState::LaunchEntry*& entry) noexcept;
   ThreadState::StreamEntry& stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
                                       const void* context, std::uint32_t context_uid, void* source,
                                       DeviceOf device_of) noexcept;

@@ -17,6 +17,7 @@
 
 namespace gpuflight::capture {
 
+class EventPool;
 class LaunchRecorder;
 
 // Key of the launch cache: what a configuration depends on and the driver's handles for it.
@@ -44,7 +45,9 @@ struct alignas(64) ThreadState {
     std::uint32_t config = 0;
     bool valid = false;
     bool plain = false;  // no cluster, no attribute: what cuLaunchKernel can say
+    std::uint32_t until_timed = 0;  // launches up to the one that events are put around; 0: not counted (EventTimer)
   };
+  static_assert(sizeof(LaunchEntry) == 64);
   struct alignas(64) StreamEntry {
     const void* stream = nullptr;
     std::uint32_t context_uid = 0;
@@ -56,6 +59,15 @@ struct alignas(64) ThreadState {
     std::int64_t marked_ns = 0;
     bool due = false;              // a mark was set before the open launch: one goes behind it too
     bool programmatic = false;     // programmatic dependent launches: nothing may come between two kernels
+  };
+  // The launch under way, if events are put around it (EventTimer).
+  struct TimedLaunch {
+    EventPool* pool = nullptr;
+    std::uint32_t context_uid = 0;
+    std::uint32_t pair = 0;
+    const void* stream = nullptr;
+    bool per_thread = false;
+    std::int64_t began_ns = 0;
   };
   struct GraphEntry {
     const void* exec = nullptr;
@@ -92,6 +104,8 @@ struct alignas(64) ThreadState {
   const void* context = nullptr;
   std::uint32_t context_uid = 0;
   std::uint32_t context_generation = 0;
+
+  TimedLaunch timed;
 
   // Where a launch is looked up; the common, plain ones differ in these.
   static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,

@@ -55,6 +55,10 @@ constexpr std::array kTable = {
               0, false, 0, kWhat,
               "all: when the GPU ran each kernel, copy and fill; sample:N: of each N-th launch of a configuration; off leaves "
               "the times null and their cost out"},
+    OptionRow{"event_times", "GPUFLIGHT_EVENT_TIMES", "--event-times", nullptr, kString, &Options::event_times, "off",
+              "off|N", 1, 0, false, 0, kWhat,
+              "Where launches are seen by the driver's entry points: GPU time of each N-th launch of a configuration, by a "
+              "pair of events around it; N grows where that costs more than 20 ns a launch"},
     OptionRow{"graphs", "GPUFLIGHT_GRAPHS", "--graphs", nullptr, kEnum, &Options::graphs, "auto", "auto|node|graph|off",
               0, 0, false, 0, kWhat,
               "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},
@@ -188,6 +192,7 @@ std::string expectation(const OptionRow& row) {
       if (std::holds_alternative<Budget Options::*>(row.field)) {
         return "off or a percentage such as 1% or 0.5%, above 0, at most 100";
       }
+      if (std::holds_alternative<EventTimes Options::*>(row.field)) return "off or N from 1 to 1000000";
       return std::string(row.min > 0 ? "a non-empty " : "a ") + row.values;
     case kCount: text = "a whole number"; break;
     case kBytes: text = "a size such as 4096, 64M or 2G"; break;
@@ -264,6 +269,16 @@ struct Assign {
     (options.*field).percent = *percent;
     return true;
   }
+  bool operator()(EventTimes Options::*field) const {
+    if (choice_index("off", text)) {
+      (options.*field).every = 0;
+      return true;
+    }
+    const auto every = parse_count(text);
+    if (!every || *every == 0 || *every > kMostSampled) return false;
+    (options.*field).every = static_cast<std::uint32_t>(*every);
+    return true;
+  }
   template <class Enum>
     requires std::is_enum_v<Enum>
   bool operator()(Enum Options::*field) const {
@@ -289,6 +304,10 @@ struct Show {
     std::array<char, 32> digits;
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), (options.*field).percent);
     return std::string(digits.data(), end.ptr) + "%";
+  }
+  std::string operator()(EventTimes Options::*field) const {
+    const std::uint32_t every = (options.*field).every;
+    return every == 0 ? "off" : std::to_string(every);
   }
   template <class Enum>
     requires std::is_enum_v<Enum>

@@ -24,8 +24,8 @@ inline constexpr std::size_t kOptionGroupCount = 5;
 const char* group_title(OptionGroup group) noexcept;
 
 using OptionField = std::variant<bool Options::*, std::uint64_t Options::*, std::string Options::*, Mode Options::*,
-                                 Timing Options::*, Graphs Options::*, Capture Options::*, CallTimes Options::*,
-                                 Budget Options::*>;
+                                 Timing Options::*, EventTimes Options::*, Graphs Options::*, Capture Options::*,
+                                 CallTimes Options::*, Budget Options::*>;
 
 struct OptionRow {
   const char* key;           // "log_max": name in files and in set_option

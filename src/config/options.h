@@ -33,6 +33,12 @@ enum class Graphs : std::uint8_t {
   kOff,
 };
 
+// GPU times of launches that the hooks see: of each `every`-th of a configuration and a thread, by a pair of events.
+struct EventTimes {
+  std::uint32_t every = 0;  // 0: off
+  bool operator==(const EventTimes&) const = default;
+};
+
 // How launches are seen.
 enum class Capture : std::uint8_t {
   kAuto,       // CUPTI where GPU times are wanted and it can be had, else the hooks
@@ -53,6 +59,7 @@ struct Options {
   bool details = true;  // occupancy and its breakdown
   Capture capture = Capture::kAuto;
   Timing timing;
+  EventTimes event_times;
   Graphs graphs = Graphs::kAuto;
   CallTimes call_times = CallTimes::kAuto;
   bool nvtx = true;     // ranges and marks of the program's NVTX

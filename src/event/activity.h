@@ -137,6 +137,7 @@ struct KernelTime {
   StreamId stream;
   std::int64_t launch_ns = 0;
   MaybeNs start_ns, end_ns;
+  EventTime by_events;  // instead of these
 };
 
 // A launch of which the GPU has said nothing for kernel_pending_ns: it runs, waits, or a longer one holds the record.

@@ -22,6 +22,12 @@ using MaybeStatus = std::optional<std::int32_t>;  // null: the call never came b
 // From start to end; null where either is.
 constexpr MaybeNs elapsed_ns(MaybeNs start, MaybeNs end) { return start && end ? MaybeNs(*end - *start) : std::nullopt; }
 
+// Time between two events around a kernel, where nothing tells when it ran.
+struct EventTime {
+  MaybeNs duration_ns;
+  MaybeNs error_ns;  // the kernel may have taken so much less
+};
+
 // What differs from launch to launch of one configuration.
 struct KernelLaunch {
   Seq seq;
@@ -36,12 +42,17 @@ struct KernelLaunch {
   MaybeNs call_ns;
   MaybeStatus status;
   MaybeNs start_ns, end_ns;
+  EventTime by_events;  // instead of these
   GraphId graph;
   std::optional<std::uint64_t> graph_node;
   bool captured = false;  // recorded into a graph, not executed
   bool late = false;      // outside the stated order window
   // The GPU told of it, no launch of it was seen (device-side, or a graph of before): launch_ns is start_ns.
   bool unlaunched = false;
+
+  constexpr MaybeNs gpu_ns() const {
+    return by_events.duration_ns ? by_events.duration_ns : elapsed_ns(start_ns, end_ns);
+  }
 };
 
 struct GraphLaunch {
@@ -191,6 +202,12 @@ struct SessionEnd {
   std::uint64_t kernels = 0, configs = 0;
   std::uint64_t graph_kernels = 0, unlaunched = 0;  // kernel_events of nodes, and of what no launch was seen of
   std::uint64_t replayed_kernels = 0;  // kernels of launches of graphs whose nodes have no events of their own
+  // Launches timed by events: of each so many at the end, how many, and what they cost the host. Null: option is off.
+  struct EventTimes {
+    std::uint64_t every = 0, timed = 0, cost_ns = 0;
+    bool operator==(const EventTimes&) const = default;
+  };
+  std::optional<EventTimes> event_times;
 };
 
 }  // namespace gpuflight::event

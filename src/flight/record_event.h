@@ -19,7 +19,7 @@ inline event::KernelLaunch to_kernel_launch(const Record& record, RecordPhase ph
   launch.config = event::ConfigId{record.config};
   launch.grid = {record.grid_x, record.grid_y, record.grid_z};
   launch.stream = event::StreamId{record.stream};
-  launch.correlation = event::CorrelationId{record.correlation};
+  if ((record.flags & kFlagEventTimed) == 0) launch.correlation = event::CorrelationId{record.correlation};
   launch.scope = event::ScopeId{record.scope};
   launch.thread = record.thread;
   launch.launch_ns = record.launch_ns;

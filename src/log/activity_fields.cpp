@@ -139,7 +139,9 @@ constexpr auto kernel_reference_fields() {
 constexpr auto kTimeFields = joined(kernel_reference_fields<KernelTimeLine, &KernelTimeLine::time>(), std::array{
     F("start_ns", true, read(v, e.time.start_ns)),
     F("end_ns", true, read(v, e.time.end_ns)),
-    F("duration_ns", false, ignore(v)),
+    F("duration_ns", false, read(v, e.duration_ns)),
+    F("time_source", false, read_time_source(v, e.timed_by_events)),
+    F("error_ns", false, read(v, e.time.by_events.error_ns)),
 });
 #undef F
 
@@ -179,7 +181,12 @@ FieldTrouble read_activity(LineType type, const simdjson::dom::object& object, L
     case LineType::kMemset: return fill(kMemsetFields, object, fresh<MemsetLine>(event));
     case LineType::kMemory: return read_memory(object, event);
     case LineType::kStreamEdge: return fill(kEdgeFields, object, fresh<StreamEdgeLine>(event));
-    case LineType::kKernelTime: return fill(kTimeFields, object, fresh<KernelTimeLine>(event));
+    case LineType::kKernelTime: {
+      auto& line = fresh<KernelTimeLine>(event);
+      const FieldTrouble trouble = fill(kTimeFields, object, line);
+      if (line.timed_by_events) line.time.by_events.duration_ns = line.duration_ns;
+      return trouble;
+    }
     case LineType::kKernelPending: return fill(kPendingFields, object, fresh<KernelPendingLine>(event));
     case LineType::kClock: return fill(kClockFields, object, fresh<event::ClockEvent>(event));
     default: return {};

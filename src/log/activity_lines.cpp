@@ -123,7 +123,12 @@ bool append_kernel_time(Buffer& out, const RenderedConfig& config, const Rendere
   line.number("launch_ns", time.launch_ns);
   line.maybe("start_ns", time.start_ns);
   line.maybe("end_ns", time.end_ns);
-  line.maybe("duration_ns", event::elapsed_ns(time.start_ns, time.end_ns));
+  const event::MaybeNs& by_events = time.by_events.duration_ns;
+  line.maybe("duration_ns", by_events ? by_events : event::elapsed_ns(time.start_ns, time.end_ns));
+  if (by_events) {
+    line.text("time_source", "events");
+    line.maybe("error_ns", time.by_events.error_ns);
+  }
   return line.end();
 }
 

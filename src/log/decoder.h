@@ -37,6 +37,7 @@ struct KernelEventLine {
   std::optional<double> occupancy_ratio, waves;
   std::array<std::optional<double>, event::kLimiterCount> limit_occupancy;  // indexed by Limiter
   std::optional<std::int64_t> duration_ns, queue_ns;
+  bool timed_by_events = false;  // launch.by_events says how long it took
 };
 
 struct GraphLaunchLine {
@@ -126,6 +127,8 @@ struct KernelTimeLine {
   std::string name;  // mangled; empty: not known
   std::optional<std::int32_t> device;
   std::optional<std::uint32_t> context;
+  std::optional<std::int64_t> duration_ns;
+  bool timed_by_events = false;
 };
 
 struct KernelPendingLine {

@@ -222,7 +222,7 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   to = put_maybe(to, R"(,"end_ns":)", launch.end_ns);
   event::MaybeNs queue;
   if (launch.start_ns && !launch.unlaunched) queue = *launch.start_ns - launch.launch_ns;
-  to = put_maybe(to, R"(,"duration_ns":)", event::elapsed_ns(launch.start_ns, launch.end_ns));
+  to = put_maybe(to, R"(,"duration_ns":)", launch.gpu_ns());
   to = put_maybe(to, R"(,"queue_ns":)", queue);
   to = put_id(to, R"(,"graph":)", launch.graph.value);
   to = put_maybe(to, R"(,"graph_node":)", launch.graph_node);
@@ -230,6 +230,9 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   if (launch.late) to = put(to, R"(,"late":true)");
   if (queue && *queue < 0) to = put(to, R"(,"queue_negative":true)");
   if (launch.unlaunched) to = put(to, R"(,"unlaunched":true)");
+  if (launch.by_events.duration_ns) {
+    to = put_maybe(to, R"(,"time_source":"events","error_ns":)", launch.by_events.error_ns);
+  }
   to = put(to, "}\n");
   out.commit_line(static_cast<std::size_t>(to - start));
   return true;

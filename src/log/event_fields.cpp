@@ -145,6 +145,8 @@ constexpr auto kKernelFields = joined(config_fields<KernelEventLine>(), std::arr
     F("late", false, read(v, e.launch.late)),
     F("queue_negative", false, ignore(v)),
     F("unlaunched", false, read(v, e.launch.unlaunched)),
+    F("time_source", false, read_time_source(v, e.timed_by_events)),
+    F("error_ns", false, read(v, e.launch.by_events.error_ns)),
 });
 #undef F
 
@@ -320,6 +322,10 @@ constexpr auto ledger_fields() {
 #undef F
 }
 
+event::SessionEnd::EventTimes& event_times_of(event::SessionEnd& end) {
+  return end.event_times ? *end.event_times : end.event_times.emplace();
+}
+
 constexpr auto kLossFields = joined(
     ledger_fields<event::LossEvent>(),
     std::array{GPUFLIGHT_FIELD(event::LossEvent, "lost_since_last", false, read_losses(v, e.lost))});
@@ -339,6 +345,9 @@ constexpr auto kSessionEndFields = joined(ledger_fields<event::SessionEnd>(), st
     F("graph_kernels", false, read(v, e.graph_kernels)),
     F("replayed_kernels", false, read(v, e.replayed_kernels)),
     F("unlaunched", false, read(v, e.unlaunched)),
+    F("event_every", false, read(v, event_times_of(e).every)),
+    F("event_timed", false, read(v, event_times_of(e).timed)),
+    F("event_cost_ns", false, read(v, event_times_of(e).cost_ns)),
 });
 #undef F
 #undef GPUFLIGHT_FIELD
@@ -382,6 +391,7 @@ FieldTrouble read_fields(LineType type, const simdjson::dom::object& object, Log
       auto& line = fresh<KernelEventLine>(event);
       const FieldTrouble trouble = fill(kKernelFields, object, line);
       derive(line);
+      if (line.timed_by_events) line.launch.by_events.duration_ns = line.duration_ns;
       return trouble;
     }
     case LineType::kKernelSummary: {

@@ -198,6 +198,11 @@ bool append_session_end(Buffer& out, const event::SessionEnd& e) noexcept {
   line.number("graph_kernels", e.graph_kernels);
   line.number("replayed_kernels", e.replayed_kernels);
   line.number("unlaunched", e.unlaunched);
+  if (e.event_times) {
+    line.number("event_every", e.event_times->every);
+    line.number("event_timed", e.event_times->timed);
+    line.number("event_cost_ns", e.event_times->cost_ns);
+  }
   return line.end();
 }
 

@@ -23,7 +23,17 @@ Kind kind_of(const capture::ActivityRecord& record) {
   }
 }
 
-bool has_times(const capture::ActivityRecord& record) { return record.start_ns && record.end_ns; }
+bool has_times(const capture::ActivityRecord& record) {
+  return (record.start_ns && record.end_ns) || record.by_events.duration_ns;
+}
+
+bool timed_by_events(const flight::Record& record) { return (record.flags & flight::kFlagEventTimed) != 0; }
+
+void set_times(event::KernelLaunch& launch, const capture::ActivityRecord& record) {
+  launch.start_ns = record.start_ns;
+  launch.end_ns = record.end_ns;
+  launch.by_events = record.by_events;
+}
 
 event::WorkOrigin host_side(const flight::Record& record) {
   event::WorkOrigin host;
@@ -79,6 +89,7 @@ std::uint64_t stream_key(const capture::ActivityRecord& record) {
 
 // A refused call, one into a capture and one that never came back have no GPU work.
 std::optional<Kind> ActivityJoin::expected(const flight::Record& record, flight::RecordPhase phase) const noexcept {
+  if (timed_by_events(record) && phase == flight::RecordPhase::kReturned) return Kind::kKernel;
   if (record.launch_ns >= expected_until_ns_ || phase != flight::RecordPhase::kReturned || record.status != 0 ||
       record.correlation == 0 || (record.flags & flight::kFlagCaptured) != 0) {
     return std::nullopt;
@@ -119,6 +130,7 @@ bool ActivityJoin::add(const flight::Record& record, PendingWork work) noexcept 
 
 // Each call counts one launch of the configuration.
 bool ActivityJoin::wanted(const flight::Record& record, Kind kind) noexcept {
+  if (timed_by_events(record)) return true;
   if (record.launch_ns >= untimed_from_ns_ && record.launch_ns < untimed_to_ns_) return false;
   if (sample_every_ <= 1 || kind != Kind::kKernel) return true;
   try {
@@ -235,6 +247,14 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   }
 }
 
+void ActivityJoin::on_event_time(const capture::EventTimer::Time& time) noexcept {
+  PendingWork* const work = table_.find(time.ticket, Kind::kKernel, -1);
+  if (work == nullptr) return;  // there was no room for it in the table, which was counted
+  capture::ActivityRecord record;
+  record.by_events = {time.duration_ns, time.error_ns};
+  join(*work, record);
+}
+
 bool ActivityJoin::match(const Unmatched& one, std::int64_t now_ns) noexcept {
   if (is_body_node(one.record)) return now_ns - one.came_ns > kBodyNs && write_body_node(one);
   return join_launch(one.record) || write_node(one.record, one.config);
@@ -299,7 +319,7 @@ bool ActivityJoin::write_node(const capture::ActivityRecord& record, event::Conf
 }
 
 void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record) noexcept {
-  learn_stream(record, work.stream);
+  if (record.context_uid != 0) learn_stream(record, work.stream);
   try {
     if (work.stream >= joined_until_.size()) joined_until_.resize(work.stream + 1);
     joined_until_[work.stream] = std::max(joined_until_[work.stream], work.launch_ns);
@@ -320,14 +340,13 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
       if (joined.kind != Kind::kKernel || !has_times(record)) break;
       if (joined.state == State::kWritten) {
         parts_.lines.time({{}, joined.seq, event::ConfigId{joined.config}, event::StreamId{joined.stream},
-                           joined.launch_ns, record.start_ns, record.end_ns});
+                           joined.launch_ns, record.start_ns, record.end_ns, record.by_events});
       }
       event::KernelLaunch launch;
       launch.seq = joined.seq;
       launch.config = event::ConfigId{joined.config};
       launch.launch_ns = joined.launch_ns;
-      launch.start_ns = record.start_ns;
-      launch.end_ns = record.end_ns;
+      set_times(launch, record);
       parts_.client.on_time(launch);
       break;
     }
@@ -341,7 +360,7 @@ void ActivityJoin::join(PendingWork& work, const capture::ActivityRecord& record
 JoinClient::Fate ActivityJoin::write_kernel(const event::KernelLaunch& launch) noexcept {
   const bool summarised = parts_.client.summarises();
   const bool done = summarised ? parts_.client.on_summarised(launch) : parts_.lines.kernel(launch);
-  if (launch.start_ns && launch.end_ns) parts_.client.on_time(launch);
+  if (launch.gpu_ns()) parts_.client.on_time(launch);
   return !done ? Fate::kLost : summarised ? Fate::kSummarised : Fate::kWritten;
 }
 
@@ -352,10 +371,7 @@ void ActivityJoin::write_held(const PendingWork& work, const capture::ActivityRe
   bool written = false;
   if (work.kind == Kind::kKernel) {
     event::KernelLaunch launch = flight::to_kernel_launch(held, kReturned, work.seq);
-    if (record != nullptr) {
-      launch.start_ns = record->start_ns;
-      launch.end_ns = record->end_ns;
-    }
+    if (record != nullptr) set_times(launch, *record);
     --held_;
     return parts_.client.on_line(write_kernel(launch), work.chunk);
   }

@@ -67,7 +67,7 @@ bool DumpRule::matches(const event::KernelLaunch& launch) const noexcept {
   std::optional<std::int64_t> value;
   switch (field_) {
     case Field::kDuration:
-      if (launch.start_ns && launch.end_ns) value = *launch.end_ns - *launch.start_ns;
+      value = launch.gpu_ns();
       break;
     case Field::kQueue:
       if (launch.start_ns) value = *launch.start_ns - launch.launch_ns;

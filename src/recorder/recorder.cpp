@@ -145,6 +145,7 @@ StartResult Recorder::start_new(const config::Options& options, const config::Pr
       if (recorder->source_ == recorder->cupti_.get()) {
         recorder->gpu_->start(recorder->cupti_->library(), recorder->cupti_->choice().version);
       }
+      recorder->say_if_no_event_times();
       register_exit_handler();
     }
     recorder->make_session();
@@ -298,9 +299,13 @@ void Recorder::build_parts() {
   streams_ = std::make_unique<capture::StreamTable>(driver_, *rows_, *page_, capacities.streams, &notices_);
   scopes_ = std::make_unique<capture::ScopeTable>(*rows_, capacities.scopes, &notices_);
   if (options_.markers) markers_ = std::make_unique<capture::MarkerBoard>(driver_);
+  if (options_.event_times.every != 0) {
+    events_ = std::make_unique<capture::EventTimer>(driver_, *page_, *clock_, *streams_, options_.event_times.every);
+  }
+  event_times_ = std::make_unique<EventTimes>(events_.get());
   launches_ = std::make_unique<capture::LaunchRecorder>(capture::LaunchRecorder::Parts{
       driver_, *rings_, *resolver_, *streams_, *graphs_, *scopes_, *devices_, markers_.get(), *page_,
-      *clock_});
+      *clock_, events_.get()});
   Drain::Options drain;
   drain.details = options_.details;
   drain.summaries_only = options_.mode == config::Mode::kBlackbox;
@@ -310,14 +315,14 @@ void Recorder::build_parts() {
     drain.rule = DumpRule::parse(options_.dump_when, problem);
     if (!drain.rule) {
       say(event::Severity::kWarning, "dump_when", std::move(problem));
-    } else if (drain.rule->on_gpu_time() && !options_.timing.on()) {
+    } else if (drain.rule->on_gpu_time() && !options_.timing.on() && options_.event_times.every == 0) {
       say(event::Severity::kWarning, "dump_when",
           "dump_when \"" + options_.dump_when + "\": timing is off, so the rule matches nothing; call_ns and status are "
           "known of every launch");
     }
   }
   const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                               errors_, notices_, options_.edges && options_.timing.on()};
+                                               errors_, notices_, options_.edges && options_.timing.on(), events_.get()};
   cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
   const bool time_each_return =
       options_.call_times == config::CallTimes::kAll || (drain.rule && drain.rule->on_call_time());
@@ -454,6 +459,7 @@ bool Recorder::flush_last(std::uint32_t timeout_ms) noexcept { return wait_for_r
 void Recorder::flush_at_exit() noexcept {
   const std::int64_t before_ns = system_clock_ns(CLOCK_MONOTONIC);
   flush_last(std::min<std::uint32_t>(exit_timeout_ms() / 2, 1'000));
+  event_times_->close();
   exit_waited_ms_.store(static_cast<std::uint32_t>((system_clock_ns(CLOCK_MONOTONIC) - before_ns) / 1'000'000),
                         std::memory_order_relaxed);
 }
@@ -479,6 +485,7 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
   if (!at_exit) {
     flush_last(std::min<std::uint32_t>(timeout_ms, 1'000));
     source_->stop(true);
+    event_times_->close();
     gpu_->pause(launches_->now_ns());
   }
   page_->recording.store(0, std::memory_order_release);

@@ -26,6 +26,7 @@
 #include "recorder/cost_budget.h"
 #include "recorder/cost_meter.h"
 #include "recorder/drain.h"
+#include "recorder/event_times.h"
 #include "recorder/fork_board.h"
 #include "recorder/gpu_timing.h"
 #include "recorder/incident_watch.h"
@@ -93,6 +94,7 @@ class Recorder {
   StartResult choose_source();
   StartResult start_cupti(std::string& problem) noexcept;
   StartResult start_source() noexcept;
+  void say_if_no_event_times() noexcept;
   bool switch_to_hooks() noexcept;
   StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
@@ -145,6 +147,7 @@ class Recorder {
   std::unique_ptr<capture::ScopeTable> scopes_;
   std::unique_ptr<capture::GraphTable> graphs_;
   std::unique_ptr<capture::LaunchRecorder> launches_;
+  std::unique_ptr<capture::EventTimer> events_;
   std::unique_ptr<capture::CuptiSource> cupti_;
   std::unique_ptr<capture::InterposeSource> interpose_;
   capture::LaunchSource* source_ = nullptr;  // one of the two
@@ -155,6 +158,7 @@ class Recorder {
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<GpuTiming> gpu_;
+  std::unique_ptr<EventTimes> event_times_;
   std::unique_ptr<IncidentWatch> watch_;
   ForkBoard* forks_ = nullptr;
   StartResult source_result_ = StartResult::kInternal;

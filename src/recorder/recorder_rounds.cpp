@@ -55,7 +55,9 @@ void Recorder::loop() noexcept {
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
     gpu_->begin_round(*drain_, launches_->now_ns(), asked, devices_->several());
+    event_times_->begin_round();
     drain_->round();
+    event_times_->round(*drain_);
     fetch_gpu_times(last);
     watch_round();
     obey_control();
@@ -179,6 +181,7 @@ void Recorder::end_session() noexcept {
   end.graph_kernels = counts.graph_kernels;
   end.unlaunched = counts.unlaunched;
   end.replayed_kernels = counts.replayed_kernels;
+  end.event_times = event_times_->totals();
   end.kernels = kernels_->kernels();
   end.configs = kernels_->configs();
   drain_->write_end(std::move(end));

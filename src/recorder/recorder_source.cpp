@@ -34,6 +34,14 @@ StartResult Recorder::choose_source() {
   return start_source();
 }
 
+// Asked for, and of no use where CUPTI tells of launches.
+void Recorder::say_if_no_event_times() noexcept {
+  if (options_.event_times.every == 0 || source_ != cupti_.get()) return;
+  say(event::Severity::kInfo, "event_times",
+      options_.timing.on() ? "event_times has no effect: launches are seen through CUPTI, which tells their GPU times"
+                           : "event_times has no effect: launches are seen through CUPTI; capture=interpose takes the hooks");
+}
+
 StartResult Recorder::start_cupti(std::string& problem) noexcept {
   switch (cupti_->start(problem)) {
     case capture::SourceStatus::kOk:

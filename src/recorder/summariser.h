@@ -44,8 +44,9 @@ class Summariser {
 
   // The times of a launch, which may have been counted in an earlier second.
   void add_time(const event::KernelLaunch& launch) noexcept {
-    if (!launch.start_ns || !launch.end_ns) return;
-    const std::int64_t duration = *launch.end_ns - *launch.start_ns;
+    const event::MaybeNs known = launch.gpu_ns();
+    if (!known) return;
+    const std::int64_t duration = *known;
     try {
       const std::uint32_t config = launch.config.value;
       if (config >= totals_.size()) totals_.resize(config + 1);

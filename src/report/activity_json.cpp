@@ -163,6 +163,10 @@ void add_activity(Json& report, const LogSummary& summary) {
 
 void add_time_facts(Json& log, const LogFacts& facts) {
   log["timing"] = facts.timing().empty() ? Json(nullptr) : Json(std::string(facts.timing()));
+  log["event_times"] = facts.event_times().empty() ? Json(nullptr) : Json(std::string(facts.event_times()));
+  const auto asked = facts.end ? facts.end->event_times : std::nullopt;
+  log["event_every"] = asked ? Json(asked->every) : Json(nullptr);
+  log["event_timed"] = facts.event_timed;
   log["timed_kernels"] = facts.timed_kernels;
   log["untimed_kernels"] = facts.untimed_kernels;
   log["late_times"] = facts.late_times;

@@ -190,6 +190,18 @@ std::string memory_label(const analysis::MemoryKey& key) {
   return text;
 }
 
+namespace {
+
+// Which they are, by the option that asked for them.
+std::string sampling_text(const LogFacts& log) {
+  if (log.event_timed == 0) return printable(std::string(log.timing()));
+  const bool other = log.end && log.end->event_times && std::to_string(log.end->event_times->every) != log.event_times();
+  return fmt::format("event_times={}{}", printable(std::string(log.event_times())),
+                     other ? fmt::format(", in the end {}", log.end->event_times->every) : "");
+}
+
+}  // namespace
+
 void append_activity(std::string& out, const LogSummary& summary, const ReportOptions& options) {
   devices(out, summary, options);
   transfers(out, summary, options);
@@ -205,8 +217,11 @@ void append_time_notes(std::string& out, const LogSummary& summary, const char* 
     const std::string of = of_log(summary, i);
     if (log.times_sampled()) {
       out += fmt::format("{}note: GPU times{} are those of samples ({}): shares and totals marked ~ stand for all "
-                         "launches, busy and idle are those of the samples{}\n",
-                         warn, of, printable(std::string(log.timing())), off);
+                         "launches, {}{}\n",
+                         warn, of, sampling_text(log),
+                         log.event_timed > 0 ? "with the error of 95 % beside; when the GPU was busy is not known"
+                                             : "busy and idle are those of the samples",
+                         off);
     } else if (log.untimed_kernels > 0 && log.timed_kernels > 0) {
       out += fmt::format("{}note: {} of {} kernels{} have no GPU time; totals and busy times are without them{}\n", warn,
                          count_text(log.untimed_kernels),

@@ -123,6 +123,11 @@ void ChromeTrace::add_kernel(const log::KernelEventLine& line) {
   if (!launch.unlaunched && !of_node) {
     Args args = call_args(launch.call_ns, launch.status, launch.correlation.value, line.scope);
     if (launch.captured) args.text("captured", "yes");
+    // Known is how long it ran, not when: it has no place on a track of the GPU.
+    if (const event::MaybeNs& ran = launch.by_events.duration_ns; ran && event::plausible(*ran)) {
+      args.us("kernel ran at most (us)", *ran);
+      if (const auto least = event::elapsed(launch.by_events.error_ns, ran)) args.us("and at least (us)", *least);
+    }
     call(launch.thread, "cuLaunchKernel", launch.launch_ns, launch.call_ns, args.take());
   }
   if (!sane(launch.start_ns, launch.end_ns)) return;

@@ -257,6 +257,22 @@ Shares shares_of(const LogSummary& summary) {
   return shares;
 }
 
+std::optional<Estimate> estimate_of(const LaunchGroup& group) {
+  constexpr double kDeviations = 1.96;
+  const auto total = group.estimated_total_ns();
+  if (!total) return std::nullopt;
+  Estimate estimate;
+  estimate.total_ns = *total;
+  estimate.too_long_ns = group.most_too_long_ns();
+  if (group.extrapolated) estimate.standard_error_ns = group.extrapolated->standard_error_ns();
+  if (estimate.standard_error_ns) {
+    const double around = kDeviations * *estimate.standard_error_ns;
+    estimate.low_ns = std::max(0.0, *total - around - estimate.too_long_ns);
+    estimate.high_ns = *total + around;
+  }
+  return estimate;
+}
+
 std::vector<const LaunchGroup*> ranked(const LogSummary& summary, SortBy sort) {
   const Shares shares = shares_of(summary);
   struct Ranked {

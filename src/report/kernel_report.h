@@ -46,6 +46,15 @@ struct Shares {
 };
 Shares shares_of(const analysis::LogSummary& summary);
 
+// Of samples: the GPU time of all launches, and where it lies with a probability of 95 % (1.96 standard errors to both
+// sides, and below that what events may have told too much).
+struct Estimate {
+  double total_ns = 0;
+  double too_long_ns = 0;
+  std::optional<double> standard_error_ns, low_ns, high_ns;  // null: too few were timed
+};
+std::optional<Estimate> estimate_of(const analysis::LaunchGroup& group);
+
 std::string render_text(const analysis::LogSummary& summary, const ReportOptions& options);
 std::string render_json(const analysis::LogSummary& summary, const ReportOptions& options);
 std::string render_csv(const analysis::LogSummary& summary, const ReportOptions& options);

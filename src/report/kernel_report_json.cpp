@@ -43,6 +43,19 @@ Json limiter_json(const LaunchGroup& group) {
   return limiter ? Json(event::kLimiterNames[static_cast<std::size_t>(*limiter)]) : Json(nullptr);
 }
 
+Json estimate_json(const LaunchGroup& group) {
+  const auto estimate = estimate_of(group);
+  if (!estimate) return nullptr;
+  return Json{{"total_ns", estimate->total_ns},
+              {"timed", group.gpu.count},
+              {"of", std::max(group.executed(), group.gpu.count)},
+              {"by_events", group.event_error.count},
+              {"standard_error_ns", or_null(estimate->standard_error_ns)},
+              {"too_long_by_at_most_ns", estimate->too_long_ns},
+              {"low_ns", or_null(estimate->low_ns)},
+              {"high_ns", or_null(estimate->high_ns)}};
+}
+
 Json group_json(const LaunchGroup& group, const Shares& shares, std::uint64_t all_launches, bool kernels) {
   Json limited_by = Json::object(), limits = Json::object(), ties = Json::array();
   for (int i = 0; i < event::kLimiterCount; ++i) {
@@ -82,6 +95,7 @@ Json group_json(const LaunchGroup& group, const Shares& shares, std::uint64_t al
       {"gpu", spread_json(group.gpu)},
       {"queue", durations_json(group.queue)},
       {"estimated_gpu_total_ns", shares.estimated ? or_null(group.estimated_total_ns()) : Json(nullptr)},
+      {"gpu_estimate", shares.estimated ? estimate_json(group) : Json(nullptr)},
   };
 }
 
@@ -236,7 +250,8 @@ std::string render_json(const LogSummary& summary, const ReportOptions& options)
                        {"kernels", summary.kernels()},  {"configs", totals.configs},
                        {"limiting_resource", limiter_json(totals)},
                        {"call", durations_json(totals.call)}, {"gpu", spread_json(totals.gpu)},
-                       {"queue", durations_json(totals.queue)}};
+                       {"queue", durations_json(totals.queue)},
+                       {"gpu_estimate", shares.estimated ? estimate_json(totals) : Json(nullptr)}};
   out["share_of"] = shares.estimated ? "estimated_gpu_time" : shares.of_gpu_time ? "gpu_time" : "launches";
   out["groups_total"] = groups.size();
   out["groups_complete"] = !summary.groups_full();

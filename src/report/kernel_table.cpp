@@ -81,6 +81,16 @@ constexpr Column kTotal = {"total", Align::kRight, [](const LaunchGroup& g, cons
                              if (g.gpu.count == 0) return std::string(kUnknown);
                              return duration_text(static_cast<double>(g.gpu.total_ns));
                            }};
+constexpr Column kTimed = {"timed", Align::kRight,
+                           [](const LaunchGroup& g, const Shares&) { return count_text(g.gpu.count); }};
+constexpr Column kError = {"error", Align::kRight, [](const LaunchGroup& g, const Shares&) {
+                             const auto estimate = estimate_of(g);
+                             if (!estimate || !estimate->low_ns || estimate->total_ns <= 0) return std::string(kUnknown);
+                             const auto percent = [&](double ns) {
+                               return fmt::format("{:+.1f}", 100 * (ns / estimate->total_ns - 1));
+                             };
+                             return percent(*estimate->low_ns) + ".." + percent(*estimate->high_ns) + "%";
+                           }};
 constexpr Column kMean = {"mean", Align::kRight, [](const LaunchGroup& g, const Shares&) { return mean_text(g.gpu); }};
 constexpr Column kMedian = {"median", Align::kRight, [](const LaunchGroup& g, const Shares&) {
                               return time_text(g.gpu.quantile_ns(0.5));
@@ -146,7 +156,9 @@ TextTable kernel_table(const LogSummary& summary, const std::vector<const Launch
   const bool times = totals.gpu.count > 0;
   std::vector<Column> columns = {share_column(shares)};
   if (times) columns.push_back(kTotal);
+  if (times && shares.estimated) columns.push_back(kError);
   columns.push_back(kCount);
+  if (times && shares.estimated) columns.push_back(kTimed);
   if (totals.failed > 0) columns.push_back(kFailed);
   if (totals.captured > 0) columns.push_back(kCaptured);
   if (times) columns.insert(columns.end(), {kMean, kMedian, kP95, kMax, kDeviation, kQueue});

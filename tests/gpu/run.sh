@@ -105,7 +105,7 @@ export GF_TOOLKIT_LIB
 if [ -n "$simulated" ]; then
   export GF_SIMULATED=1 GF_CUPTI=$GF_SIM/libcupti.so.13
   costs=launch_cost,preload_cost,timing_cost,interpose_cost
-  only=${only:-forms,parity,timeline,overlap,live,interpose,graph_contents,budget,$costs}
+  only=${only:-forms,parity,timeline,overlap,live,interpose,event_times,graph_contents,budget,$costs}
 fi
 if [ -z "$simulated" ] && ! nvidia-smi -L >/dev/null 2>&1; then say "nvidia-smi sees no GPU here"; fi
 say "library ${GF_LIB:-none}, command line ${GF_CLI:-none}, libcupti ${GF_CUPTI:-none}"

@@ -564,6 +564,28 @@ class OnTheSimulatedDevice(unittest.TestCase):
         wanted = [run["kernels"] for run in said["runs"] for _ in range(run["times"])]
         self.assertEqual([kernels[e["contents"]] for e in launches], wanted)
 
+    def test_event_times(self):
+        path = built("GF_BENCH", "event_times_cost")
+        if not path or not os.path.exists(os.path.join(os.path.dirname(gpu_check.library()), "libgpuflight_hooks.so")):
+            self.skipTest("event_times_cost or the hooks are not built")
+        started = gpu_check.start_interposed("event_times", [path, "--simulated", "--launches", "30", "--rounds", "2",
+                                                             "--batch", "400"], count=False, limit_s=60,
+                                             extra={**self.simulated, "GPUFLIGHT_EVENT_TIMES": "10"}).wait()
+        self.assertEqual(started.code, 0, started.err)
+        log = gpu_check.read_logs("event_times")
+        for one in gpu_check.json_lines(started.out, "kernel"):
+            timed = [e for e in log.kernels() if e["name"] == one["kernel"] and e["duration_ns"] is not None]
+            self.assertEqual(len(timed), 3, one)
+            for event in timed:
+                self.assertGreaterEqual(event["duration_ns"] + 100, one["length_ns"])
+                self.assertLessEqual(event["duration_ns"] - event["error_ns"] - 100, one["length_ns"])
+        effect, = gpu_check.json_lines(started.out, "empty_percent")
+        self.assertEqual(effect["rounds"], 2)
+        # Only into the one stream: half of the batches, and each of its own tenth.
+        empty = [e for e in log.kernels() if e["name"] == "empty"]
+        streams = {e["stream"] for e in empty if e["duration_ns"] is not None}
+        self.assertEqual((len(streams), len({e["stream"] for e in empty})), (1, 2))
+
     def test_timing_cost(self):
         path = built("GF_BENCH", "timing_cost")
         if not path:

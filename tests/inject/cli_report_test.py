@@ -147,6 +147,50 @@ class Report(FolderTest):
         self.assertIn("note: reduce_0, launched after 104 us, had not ended 6.00 s later; 17 launches wait behind it\n",
                       text)
 
+    def test_samples_stand_for_all_with_their_error(self):
+        log = write_log(self.folder / "a.ndjson", "--steps", 200)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        kernels = [line for line in lines if line["type"] == "kernel_event" and line["graph"] is None]
+        lines = [line for line in lines if line["type"] != "kernel_event" or line["graph"] is None]
+        for start in (line for line in lines if line["type"] == "session_start"):
+            start["configuration"].update(timing="off", event_times="10")
+        names = sorted({k["name"] for k in kernels})
+        for name in names:
+            for i, line in enumerate([k for k in kernels if k["name"] == name], 1):
+                line.update(start_ns=None, end_ns=None, duration_ns=None, queue_ns=None)
+                if i % 10 == 2:
+                    line.update(duration_ns=50_000 + 1_000 * (i // 10 % 3), time_source="events", error_ns=2_000)
+        log.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        facts = self.report(log)
+        self.assertEqual((facts["share_of"], facts["logs"][0]["event_times"]), ("estimated_gpu_time", "10"))
+        self.assertEqual(facts["logs"][0]["event_timed"], sum(k["duration_ns"] is not None for k in kernels))
+        for group in facts["groups"]:
+            times = [k["duration_ns"] for k in kernels if k["name"] == group["label"] and k["duration_ns"] is not None]
+            estimate, launches, timed = group["gpu_estimate"], group["launches"], len(times)
+            self.assertEqual((estimate["timed"], estimate["of"], estimate["by_events"]), (timed, launches, timed))
+            mean = sum(times) / timed
+            variance = sum((t - mean) ** 2 for t in times) / (timed - 1)
+            error = launches * (variance / timed * (1 - timed / launches)) ** 0.5
+            self.assertAlmostEqual(estimate["total_ns"], mean * launches, delta=1)
+            self.assertAlmostEqual(estimate["standard_error_ns"], error, delta=1)
+            self.assertAlmostEqual(estimate["too_long_by_at_most_ns"], 2_000 * launches, delta=1)
+            self.assertAlmostEqual(estimate["high_ns"], mean * launches + 1.96 * error, delta=2)
+            self.assertAlmostEqual(estimate["low_ns"], mean * launches - 1.96 * error - 2_000 * launches, delta=2)
+        # When they ran is not known: no device is busy by them.
+        self.assertEqual([d["kernels"] for d in facts["device_times"]], [0])
+        text = tool("report", log).stdout
+        self.assertRegex(text, r"~time +~?total +error +count +timed +mean")
+        self.assertIn("those of samples (event_times=10)", text)
+        self.assertIn("when the GPU was busy is not known", text)
+        self.assertEqual(tool("analyze", log).returncode, 0)
+        self.assertEqual(tool("explain", log).returncode, 0)
+        trace = self.folder / "a.json"
+        self.assertEqual(tool("export", log, "-o", trace).returncode, 0)
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertEqual([e for e in events if e.get("cat") == "kernel"], [])
+        known = [e["args"]["kernel ran at most (us)"] for e in events if "kernel ran at most (us)" in e.get("args", {})]
+        self.assertEqual(len(known), facts["logs"][0]["event_timed"])
+
     def test_losses_are_the_last_line(self):
         log = write_log(self.folder / "a.ndjson", "--lost", 7)
         self.assertEqual(tool("report", log).stdout.split("\n")[-2], 

@@ -492,6 +492,97 @@ TEST(LogTimes, SamplesStandForAll) {
   EXPECT_DOUBLE_EQ(*summary.groups()[0].estimated_total_ns(), 50'000);
 }
 
+Stratum stratum(std::uint64_t executed, const std::vector<double>& timed) {
+  Stratum one;
+  one.executed = executed;
+  for (const double ns : timed) one.add(ns);
+  return one;
+}
+
+TEST(Extrapolation, OfOneConfiguration) {
+  const Stratum one = stratum(100, {10, 12, 14});
+  const auto sum = Extrapolation::of({&one});
+  EXPECT_DOUBLE_EQ(sum->total_ns, 1'200);
+  EXPECT_DOUBLE_EQ(*sum->variance, 100.0 * 100 * 4 / 3 * (1 - 0.03));
+  EXPECT_FALSE(Extrapolation::of({}));
+}
+
+// Of a rare one a larger part is timed: each counts as often as it was launched.
+TEST(Extrapolation, EachConfigurationStandsForItself) {
+  const Stratum common = stratum(10'000, {10, 10, 10, 10}), rare = stratum(2, {1'000}), all = stratum(3, {5, 6, 7});
+  const auto sum = Extrapolation::of({&common, &rare, &all});
+  EXPECT_DOUBLE_EQ(sum->total_ns, 100'000 + 2'000 + 18);
+  EXPECT_GT(*sum->variance, 0);  // of the one of two
+  const Stratum lone = stratum(2, {1'000});
+  EXPECT_FALSE(Extrapolation::of({&lone})->variance);  // nothing says how it spreads
+  const Stratum none = stratum(5, {});
+  EXPECT_DOUBLE_EQ(Extrapolation::of({&common, &none})->total_ns, 100'050);
+}
+
+TEST(Extrapolation, SumsDoNotTellASpread) {
+  Stratum sum = stratum(100, {});
+  sum.add_sum(10, 200);
+  EXPECT_DOUBLE_EQ(Extrapolation::of({&sum})->total_ns, 2'000);
+  EXPECT_FALSE(Extrapolation::of({&sum})->variance);
+}
+
+// The true total lies in the interval of 95 % about as often as that says, also where events count in finite numbers.
+TEST(Extrapolation, TheErrorIsAboutRight) {
+  std::mt19937 random(11);
+  std::lognormal_distribution<double> likely(9, 0.4);
+  int inside = 0;
+  constexpr int kTrials = 600, kLaunches = 1'000, kEvery = 20;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    Stratum one;
+    one.executed = kLaunches;
+    double truth = 0;
+    for (int i = 0; i < kLaunches; ++i) {
+      const double ns = likely(random);
+      truth += ns;
+      if (i % kEvery == 1) one.add(ns);
+    }
+    const auto sum = Extrapolation::of({&one});
+    inside += std::abs(sum->total_ns - truth) <= 1.96 * *sum->standard_error_ns();
+  }
+  EXPECT_NEAR(inside, 0.94 * kTrials, 0.03 * kTrials);
+}
+
+TEST(LogTimes, TimesByEvents) {
+  LogSummary summary(GroupBy::kKernel);
+  summary.begin_log("a");
+  auto start = session("all");
+  start.session.configuration.emplace_back("event_times", "10");
+  summary.add(start);
+  const auto by_events = [](std::uint64_t i, std::int64_t duration, std::int64_t error) {
+    auto line = kernel(i, 1'000, 0);
+    line.timed_by_events = true;
+    line.duration_ns = line.launch.by_events.duration_ns = duration;
+    line.launch.by_events.error_ns = error;
+    return line;
+  };
+  for (std::uint64_t i = 1; i <= 98; ++i) {
+    summary.add(i % 10 == 2 ? by_events(i, 500 + static_cast<std::int64_t>(i % 4), 100) : kernel(i, 1'000, 0));
+  }
+  log::KernelTimeLine late;
+  late.time.event = event::Seq(1, 97);
+  late.timed_by_events = true;
+  late.duration_ns = late.time.by_events.duration_ns = 502;
+  late.time.by_events.error_ns = 100;
+  summary.add(late);
+  summary.end_log({});
+  const LogFacts& log = summary.logs()[0];
+  EXPECT_TRUE(summary.sampled());
+  EXPECT_EQ(log.event_timed, log.timed_kernels + log.late_times);
+  EXPECT_TRUE(log.busy.empty());  // when the device was busy they do not say
+  const LaunchGroup& group = summary.groups()[0];
+  EXPECT_EQ(group.gpu.count, 11u);
+  EXPECT_EQ(group.queue.count, 0u);
+  EXPECT_NEAR(*group.estimated_total_ns(), 98 * 502, 98);
+  EXPECT_TRUE(group.extrapolated->standard_error_ns());
+  EXPECT_DOUBLE_EQ(group.most_too_long_ns(), 9'800);
+  EXPECT_DOUBLE_EQ(*summary.totals().estimated_total_ns(), *group.estimated_total_ns());
+}
+
 // Recorded by a version that knew no times, or with timing off: nothing of all this.
 TEST(LogTimes, NoneWithoutTimes) {
   LogSummary summary(GroupBy::kKernel);

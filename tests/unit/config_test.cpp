@@ -32,6 +32,7 @@ std::pair<std::string, std::string> sample_values(const OptionRow& row) {
     case OptionType::kString:
       if (row.key == std::string("timing")) return {"sample:7", "off"};
       if (row.key == std::string("budget")) return {"0.5%", "2"};
+      if (row.key == std::string("event_times")) return {"1000", "1"};
       return {"some/thing", "other"};
   }
   return {};

@@ -51,6 +51,9 @@ inline KernelConfig cluster_config() {
   return c;
 }
 
+// Of a launch between two events.
+inline EventTime by_events() { return {21'500, 2'400}; }
+
 inline KernelLaunch launch() {
   KernelLaunch l;
   l.seq = Seq(3, 41);
@@ -520,6 +523,11 @@ inline void append_activity(log::Buffer& out, const log::RenderedStream& on, con
   append_stream_edge(out, {}, wait);
   append_kernel_time(out, config, on, kernel_time());
   append_kernel_time(out, render_unknown_config(true), RenderedStream(), KernelTime{});
+  KernelTime measured = kernel_time();
+  measured.start_ns.reset();
+  measured.end_ns.reset();
+  measured.by_events = by_events();
+  append_kernel_time(out, config, on, measured);
   append_kernel_pending(out, config, on, kernel_pending());
   append_clock_event(out, clock_event());
   append_clock_event(out, ClockEvent{});
@@ -557,6 +565,13 @@ inline void append_all(log::Buffer& out) {
   append_graph_kernel(out, bare, graph_kernel());
   append_graph_kernel(out, unknown, {Seq(0, 32), ContentsId{3}, {{}, {1, 2, 3}, 1}, -1});
   append_kernel_event(out, naive, on, {}, unlaunched_kernel());
+  KernelLaunch measured = launch();
+  measured.seq = Seq(3, 45);
+  measured.correlation = {};
+  measured.by_events = by_events();
+  append_kernel_event(out, naive, on, {}, measured);
+  measured.by_events.error_ns.reset();
+  append_kernel_event(out, naive, on, {}, measured);
   for (const auto phase : {ScopeEvent::Phase::kBegin, ScopeEvent::Phase::kEnd, ScopeEvent::Phase::kMark}) {
     ScopeEvent event = scope_event();
     event.phase = phase;
@@ -595,6 +610,9 @@ inline void append_all(log::Buffer& out) {
   append_loss_event(out, loss());
   append_session_end(out, session_end());
   append_session_end(out, SessionEnd{});
+  SessionEnd counted = session_end();
+  counted.event_times = {2000, 50, 125'000};
+  append_session_end(out, counted);
 }
 
 }  // namespace gpuflight::log_fixture
