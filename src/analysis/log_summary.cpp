@@ -268,14 +268,21 @@ void LogSummary::add_graph_kernel(const log::GraphKernelLine& line) {
 // Only of those whose nodes have no lines, or these would be counted twice.
 void LogSummary::add_graph_launch(const log::GraphLaunchLine& line) {
   const event::GraphLaunch& launch = line.launch;
-  if (launch.captured || launch.status != 0 || launch.node_events.value_or(true)) return;
+  if (launch.captured || launch.status != 0) return;
+  LogFacts& log = logs_.back();
+  // Of a recovered launch it is not known, but for recordings without any times.
+  if (!launch.node_events && log.timing() != "off") {
+    if (launch.contents) ++log.unknown_replays;
+    return;
+  }
+  if (launch.node_events.value_or(false)) return;
   if (is_black_box() && launch.launch_ns <= summarised_until_ns_) return;  // of a dump: its summary is there too
   GraphReplays::Place place;
   if (by_ == GroupBy::kStream) place.stream = launch.stream.value;
   if (by_ == GroupBy::kThread) place.thread = launch.thread;
   if (by_ == GroupBy::kGraph) place.graph = launch.graph.value;
   if (by_ == GroupBy::kScope) place.scope = line.scope;
-  if (!launch.contents || !replays_.launch(launch.contents, std::move(place))) ++logs_.back().unknown_replays;
+  if (!launch.contents || !replays_.launch(launch.contents, std::move(place))) ++log.unknown_replays;
   if (is_black_box() || replays_.crowded()) spread_replays();
 }
 

@@ -29,7 +29,7 @@ struct Rig {
   std::unique_ptr<capture::ScopeTable> scopes;
   capture::HotPage* page = capture::HotPage::create();
   capture::LaunchClock clock{0, *page};
-  capture::GraphTable graphs{*page};
+  capture::GraphTable graphs{*page, nullptr};
   std::unique_ptr<capture::LaunchRecorder> launches;
 
   Rig() {

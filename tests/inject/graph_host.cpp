@@ -2,7 +2,9 @@
 //
 //   graph_host SCENARIO...     prints [{"kernels":{"NAME grid GRID block BLOCK":COUNT}}, ...], in order of the
 //                              launches; null in place of the object: it cannot be known
-#include <functional>
+#include <unistd.h>
+
+#include <csignal>
 #include <map>
 #include <thread>
 
@@ -301,6 +303,20 @@ class Program {
     launch(instantiate(made), {{kernel("c", 3), 1}});
   }
 
+  // The last ones are in the flight file only.
+  void killed() {
+    CUgraph const made = graph();
+    add(made, 0, 2);
+    add(made, 1, 3);
+    CUgraphExec const exec = instantiate(made);
+    launch(exec, {{kernel("a", 2), 1}, {kernel("b", 3), 1}}, 3);
+    usleep(1'500'000);
+    launch(exec, {{kernel("a", 2), 1}, {kernel("b", 3), 1}}, 4);
+    print();
+    std::fflush(stdout);
+    raise(SIGKILL);
+  }
+
   void device_updatable() {
     CUgraph const made = graph();
     CUgraphNode const node = add(made, 0, 2);
@@ -317,7 +333,8 @@ class Program {
         {"updated", &Program::updated},       {"set_params", &Program::set_params},
         {"disabled", &Program::disabled},     {"again", &Program::again},
         {"large", &Program::large},           {"refused", &Program::refused},
-        {"during_capture", &Program::during_capture}, {"device_updatable", &Program::device_updatable}};
+        {"during_capture", &Program::during_capture}, {"killed", &Program::killed},
+        {"device_updatable", &Program::device_updatable}};
     const auto found = kScenarios.find(name);
     if (found == kScenarios.end()) fail("no scenario " + name);
     (this->*found->second)();

@@ -73,7 +73,7 @@ class GraphTest(SimTest):
         return total
 
     def report(self, *arguments):
-        run = subprocess.run([TOOL, "report", self.dir / "log.ndjson", "--json", *arguments], capture_output=True)
+        run = subprocess.run([TOOL, "report", self.dir, "--json", *arguments], capture_output=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         return json.loads(run.stdout)
 
@@ -213,6 +213,16 @@ class Counted(GraphTest):
                 if line["session"] == session:
                     summed[line["name"]] += line["count"]
             self.assertEqual(summed, wanted)
+
+    def test_recovered(self):
+        run = self.run_host(HOST, "killed", **BOARD, expect=-9, GPUFLIGHT_TIMING="off", GPUFLIGHT_FLUSH_MS="200ms")
+        log = self.log()
+        self.assertGreaterEqual(len(log["graph_launch_event"]), 3)  # the others are in the flight file
+        done = subprocess.run([TOOL, "recover", self.dir / "log.flight"], capture_output=True)
+        self.assertEqual(done.returncode, 4, done.stderr)  # it did not close its recording
+        rows, report = self.of_report()
+        self.assertEqual(rows, self.counted(json.loads(run.stdout)))
+        self.assertEqual(report["logs"][0]["unknown_replays"], 0)
 
     def test_by_graph(self):
         log, expected = self.ran("nodes", "large", GPUFLIGHT_TIMING="off")
