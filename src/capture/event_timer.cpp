@@ -36,6 +36,7 @@ EventTimer::EventTimer(const DriverApi& driver, const HotPage& page, const Launc
 bool EventTimer::may_time(const ThreadState& thread, const ThreadState::StreamEntry& stream,
                           const LaunchCall& call) const noexcept {
   if (call.programmatic || stream.programmatic || call.one_of_several || thread.open_count != 0) return false;
+  if (call.correlation != 0) return false;  // seen through CUPTI, which tells its time, while the hooks take over
   if (call.context == nullptr || page_.captures.load(std::memory_order_acquire) > 0) return false;
   const std::uint64_t bits = programmatic_[stream.id % kStreamBits / 64].load(std::memory_order_relaxed);
   return (bits >> stream.id % 64 & 1) == 0;

@@ -213,6 +213,9 @@ TEST_F(EventTimerTest, WhatMustNotBeTimedIsNot) {
   stream_.programmatic = true;
   EXPECT_EQ(launch(), 0u);
   stream_.programmatic = false;
+  call_.correlation = 7;  // CUPTI's
+  EXPECT_EQ(launch(), 0u);
+  call_.correlation = 0;
   thread_.open_count = 1;
   EXPECT_EQ(launch(), 0u);
   thread_.open_count = 0;
@@ -343,10 +346,6 @@ TEST_F(EventTimerTest, ManyThreadsAndOneReader) {
   std::atomic<int> timed{0};
   std::atomic<bool> done{false};
   std::size_t told = 0;
-  std::thread reader([&] {
-    while (!done.load()) told += poll().size();
-    told += poll().size();
-  });
   // Each with a fake driver that answers at once; its counters are not looked at here.
   driver_.event_create = [](CUevent* event, unsigned) {
     static std::atomic<std::uintptr_t> next{1};
@@ -358,6 +357,10 @@ TEST_F(EventTimerTest, ManyThreadsAndOneReader) {
   driver_.event_elapsed_time = [](float* ms, CUevent, CUevent) { return *ms = 1, CUDA_SUCCESS; };
   driver_.ctx_push_current = [](CUcontext) { return CUDA_SUCCESS; };
   driver_.ctx_pop_current = [](CUcontext*) { return CUDA_SUCCESS; };
+  std::thread reader([&] {
+    while (!done.load()) told += poll().size();
+    told += poll().size();
+  });
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
