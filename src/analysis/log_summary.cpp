@@ -299,11 +299,13 @@ void LogSummary::spread_replays() {
     LaunchGroup& group = group_for(kernel.config, {place.stream, place.thread, &place.scope, place.graph});
     group.add_launches(configs_[kernel.config].facts, fresh.count);
     group.replayed += fresh.count;
+    const auto row = static_cast<std::uint32_t>(&group - groups_.data());
+    if (Stratum* const kind = stratum(row, kernel.config)) kind->executed += fresh.count;
     group.grid_blocks.add(kernel.grid.count());
     log.gpu_kernels += fresh.count;
     log.replayed_kernels += fresh.count;
     if (!collecting_replays_) return;
-    collected_.push_back({static_cast<std::uint32_t>(&group - groups_.data()), kernel.grid, fresh.count});
+    collected_.push_back({row, kernel.grid, fresh.count});
   });
 }
 

@@ -322,7 +322,8 @@ void Recorder::build_parts() {
     }
   }
   const capture::DriverCallReader::Parts calls{*launches_, *resolver_, *streams_, *graphs_, *devices_, markers_.get(),
-                                               errors_, notices_, options_.edges && options_.timing.on(), events_.get()};
+                                               errors_, notices_, options_.edges && options_.timing.on(),
+                                               events_.get()};
   cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
   const bool time_each_return =
       options_.call_times == config::CallTimes::kAll || (drain.rule && drain.rule->on_call_time());
