@@ -16,7 +16,7 @@ constexpr std::string_view kGridKey = R"(,"grid":)";
 constexpr std::string_view kWavesKey = R"(,"waves":)";
 
 // All of a kernel_event but its rendered parts: 15 keys of at most 16 characters with their values.
-constexpr std::size_t kLaunchChars = 640;
+constexpr std::size_t kLaunchChars = 704;
 
 template <std::size_t N>
 char* put(char* to, const char (&literal)[N]) noexcept {
