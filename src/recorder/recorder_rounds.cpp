@@ -55,7 +55,7 @@ void Recorder::loop() noexcept {
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
     gpu_->begin_round(*drain_, launches_->now_ns(), asked, devices_->several());
-    drain_->round();
+    drain_->round(budget_ != nullptr && !asked);  // what makes it last is what a budget is to put right
     fetch_gpu_times(last);
     watch_round();
     obey_control();
