@@ -46,7 +46,7 @@ Drain::Drain(const Parts& parts, const Options& options)
   refused_.reserve(parts.file.chunk_count());
 }
 
-std::uint64_t Drain::round() noexcept {
+std::uint64_t Drain::round(bool bounded) noexcept {
   const std::int64_t now = parts_.launches.now_ns();
   // Before the ring of chunks comes round: what is in no summary line yet must be found in the file.
   const std::uint64_t unsummarised = summarised_ - std::min(summarised_, summarised_until_second_);
@@ -62,13 +62,15 @@ std::uint64_t Drain::round() noexcept {
     parts_.calls.look_ahead(slot, cursors_[slot].chunk, cursors_[slot].taken);
   }
   parts_.calls.settle();
-  for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot);
+  const std::uint64_t most =
+      bounded ? std::uint64_t{parts_.file.chunk_count()} * flight::kRecordsPerChunk / 4 : UINT64_MAX;
+  for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot, most);
   join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   flush();
   return taken;
 }
 
-std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
+std::uint64_t Drain::drain_slot(std::uint32_t slot, std::uint64_t most) noexcept {
   const flight::Ring* const ring = parts_.rings.ring(slot);
   if (ring == nullptr) return 0;
   Cursor& cursor = cursors_[slot];
@@ -104,7 +106,7 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot) noexcept {
       }
     }
     if (cursor.taken != before) progress_.push_back({cursor.chunk, cursor.taken});
-    if (waits || cursor.taken < flight::kRecordsPerChunk) break;
+    if (waits || cursor.taken < flight::kRecordsPerChunk || taken >= most) break;
     const std::uint32_t next = parts_.rings.next_chunk(cursor.chunk);
     if (next == flight::kNoChunk) break;
     emptied_.push_back(cursor.chunk);

@@ -56,7 +56,7 @@ void Recorder::loop() noexcept {
     watch_->begin_round(launches_->now_ns());
     gpu_->begin_round(*drain_, launches_->now_ns(), asked, devices_->several());
     event_times_->begin_round();
-    drain_->round();
+    drain_->round(budget_ != nullptr && !asked);  // what makes it last is what a budget is to put right
     event_times_->round(*drain_);
     fetch_gpu_times(last);
     watch_round();

@@ -15,7 +15,8 @@ def run_once(check, label, budget, load):
     if budget is None:
         started = g.start_plain(label, command, limit_s=60).wait()
     else:
-        started = g.start_under_run(label, command, count=False, options=("--budget", budget), limit_s=60).wait()
+        started = g.start_under_run(label, command, count=False, options=("--budget", budget), limit_s=60,
+                                    extra={"GPUFLIGHT_EXIT_TIMEOUT_MS": "10000"}).wait()
     found = g.json_lines(started.out, "ns_by_second")
     if not (started.succeeded(check) and check.expect(found, f"{label}: no result: {started.err[-200:]}")):
         return None
