@@ -42,8 +42,8 @@ capture::InterposeSource& source() {
     rig.driver.ctx_get_device = &one_device;
     static capture::ErrorBoard errors;
     return new capture::InterposeSource(
-        {*rig.launches, *rig.resolver, *rig.streams, rig.graphs, *rig.devices, nullptr, errors, false}, rig.driver,
-        *rig.page, false, false);
+        {*rig.launches, *rig.resolver, *rig.streams, rig.graphs, *rig.devices, nullptr, errors, rig.notices, false},
+        rig.driver, *rig.page, false, false);
   }();
   return *one;
 }
