@@ -50,8 +50,8 @@ std::uint64_t Drain::round(bool bounded) noexcept {
   const std::int64_t now = parts_.launches.now_ns();
   // Before the ring of chunks comes round: what is in no summary line yet must be found in the file.
   const std::uint64_t unsummarised = summarised_ - std::min(summarised_, summarised_until_second_);
-  const bool crowded = (summaries_only_ || level_ != event::RecordLevel::kEvents) && unsummarised > std::uint64_t{parts_.file.chunk_count()} *
-                                                             flight::kRecordsPerChunk / 2;
+  const bool crowded = (summaries_only_ || level_ != event::RecordLevel::kEvents) &&
+                       unsummarised > std::uint64_t{parts_.file.chunk_count()} * flight::kRecordsPerChunk / 2;
   second_ends_ns_ = crowded || now - second_began_ns_ >= kSecond ? now : 0;
   lines_.write_new_devices();
   waiting_.clear();
@@ -62,15 +62,13 @@ std::uint64_t Drain::round(bool bounded) noexcept {
     parts_.calls.look_ahead(slot, cursors_[slot].chunk, cursors_[slot].taken);
   }
   parts_.calls.settle();
-  const std::uint64_t most =
-      bounded ? std::uint64_t{parts_.file.chunk_count()} * flight::kRecordsPerChunk / 4 : UINT64_MAX;
-  for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot, most);
+  for (std::uint32_t slot = 1; slot < slots; ++slot) taken += drain_slot(slot, bounded);
   join_.note_lost(parts_.rings.dropped() + parts_.launches.without_slot());
   flush();
   return taken;
 }
 
-std::uint64_t Drain::drain_slot(std::uint32_t slot, std::uint64_t most) noexcept {
+std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
   const flight::Ring* const ring = parts_.rings.ring(slot);
   if (ring == nullptr) return 0;
   Cursor& cursor = cursors_[slot];
@@ -78,12 +76,17 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, std::uint64_t most) noexcept
     cursor.chunk = parts_.rings.first_chunk(*ring);
     if (cursor.chunk == flight::kNoChunk) return 0;
   }
+  // All that CUPTI had told of before the round began is in the ring by now.
+  const std::uint64_t until = bounded ? ring->slot().seen.load(std::memory_order_acquire) : UINT64_MAX;
   std::uint64_t taken = 0;
   for (;;) {
     flight::Chunk& chunk = parts_.rings.chunk(cursor.chunk);
     const std::uint64_t first = parts_.rings.first_counter(cursor.chunk);
-    const std::uint32_t committed =
+    std::uint32_t committed =
         std::min(chunk.header.committed.load(std::memory_order_acquire), flight::kRecordsPerChunk);
+    if (const std::uint64_t room = until - std::min(until, first); committed > room) {
+      committed = static_cast<std::uint32_t>(room);
+    }
     const std::uint32_t before = cursor.taken;
     bool waits = false;
     while (cursor.taken < committed) {
@@ -106,7 +109,7 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, std::uint64_t most) noexcept
       }
     }
     if (cursor.taken != before) progress_.push_back({cursor.chunk, cursor.taken});
-    if (waits || cursor.taken < flight::kRecordsPerChunk || taken >= most) break;
+    if (waits || cursor.taken < flight::kRecordsPerChunk) break;
     const std::uint32_t next = parts_.rings.next_chunk(cursor.chunk);
     if (next == flight::kNoChunk) break;
     emptied_.push_back(cursor.chunk);

@@ -66,8 +66,8 @@ class Drain final : private JoinClient {
   void set_session(event::SessionStart session) { lines_.set_session(std::move(session)); }
   log::SegmentPrologue& prologue() noexcept { return lines_; }
 
-  // One round over all rings. Returns how many records it took. `bounded`: of each ring at most a quarter of the pool,
-  // so that it ends also where a thread makes records faster than they are taken.
+  // One round over all rings. Returns how many records it took. `bounded`: of each ring what it has by then, so
+  // that it ends also where a thread makes records faster than they are taken.
   std::uint64_t round(bool bounded = false) noexcept;
 
   // GPU times: whether they come, and what comes. settle() once after all of a round.
@@ -133,7 +133,7 @@ class Drain final : private JoinClient {
   static constexpr std::uint32_t kSampleEvery = 100;  // at level sampled: launches of a configuration
 
   bool without_line(const event::KernelLaunch& launch) noexcept;
-  std::uint64_t drain_slot(std::uint32_t slot, std::uint64_t most) noexcept;
+  std::uint64_t drain_slot(std::uint32_t slot, bool bounded) noexcept;
   void write_second(std::int64_t ends_ns) noexcept;
   // `summarised`: it gets no line. False: the record is lost and counted.
   bool take(const flight::Record& record, flight::RecordPhase phase, event::Seq seq, bool& summarised) noexcept;

@@ -173,6 +173,10 @@ std::string unattainable_budget(const Scanned& scanned) {
       if (notice.code == "budget_unattainable") return fmt::format("gpuflight: {}\n", report::printable(notice.message));
     }
   }
+  for (std::size_t i = 0; i < scanned.logs.size() && !scanned.whole; ++i) {
+    const std::string late = late_notice(scanned.logs[i].log_path, "budget_unattainable");
+    if (!late.empty()) return fmt::format("gpuflight: {}\n", report::printable(late));
+  }
   return {};
 }
 

@@ -28,17 +28,21 @@ def run_once(check, label, budget, load):
 
 def look_at_log(check, label, budget, said, err):
     log = g.read_logs(label)
-    g.check_sound(check, log, label)
+    if not g.simulated():  # whose launches come faster than any recorder could take them
+        g.check_sound(check, log, label)
     changes = log.of("level_event")
     if not check.expect(changes and changes[-1]["reason"] == "end", f"{label}: no level_event at the end"):
         return None
     end = log.of("session_end")[-1]
-    lines = sum(1 for e in log.kernels() if not g.is_captured(e))
+    lines = sum(1 for e in log.kernels() if not e.get("unlaunched"))
     summed = sum(s["count"] for s in log.of("kernel_summary") if not s["session"])
-    check.expect_equal((end["launches"], lines + summed), (said["launches"],) * 2, f"{label}: launches, and told")
+    lost = g.lost_total(end)
+    check.expect_equal((end["launches"] + lost, lines + summed + lost), (said["launches"],) * 2,
+                       f"{label}: launches, and told")
     told = subprocess.run([g.command_line(), "report", "--json", *log.paths], capture_output=True, text=True)
     if check.expect_equal(told.returncode, 0, f"{label}: report"):
-        check.expect_equal(json.loads(told.stdout)["totals"]["launches"], said["launches"], f"{label}: launches in report")
+        check.expect_equal(json.loads(told.stdout)["totals"]["launches"], said["launches"] - lost,
+                           f"{label}: launches in report")
     notices = [n for n in log.of("notice_event") if n["code"] == "budget_unattainable"]
     check.expect(len(notices) <= 1, f"{label}: said {len(notices)} times that it is unattainable")
     check.expect_equal("unattainable, floor" in err, bool(notices), f"{label}: told by run")
