@@ -20,7 +20,7 @@ OPTIONAL = {"late", "queue_negative", "unlaunched", "range", "model_blocks", "ma
             "event_timed", "event_cost_ns"}
 # Keys that a later minor version added to a type: lines of before, without them, stay valid.
 LATER = {("graph_launch_event", key) for key in ("start_ns", "end_ns", "duration_ns", "contents", "node_events")}
-LATER |= {("kernel_summary", key) for key in ("timed", "replayed")}
+LATER |= {("kernel_summary", key) for key in ("timed", "replayed", "calls_timed")}
 LATER |= {("session_end", key) for key in ("graph_kernels", "unlaunched", "replayed_kernels")}
 
 

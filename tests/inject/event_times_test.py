@@ -20,6 +20,14 @@ def due(launches, every):
     return [n for n in range(1, launches + 1) if (n - min(every, 2)) % every == 0 and n >= min(every, 2)]
 
 
+def synced_plan(*arguments, **keywords):
+    """The context goes with the program: what has not ended by then has no time."""
+    plan = quick_plan(*arguments, **keywords)
+    for thread in plan["threads"]:
+        thread["ops"].append({"op": "sync"})
+    return plan
+
+
 class EventTimes(SimTest):
     def options(self, every, **variables):
         return {"LD_PRELOAD": BOTH, "GPUFLIGHT_CAPTURE": "interpose", "GPUFLIGHT_EVENT_TIMES": every, **variables}
@@ -76,7 +84,7 @@ class EventTimes(SimTest):
         self.assertGreater(end["event_cost_ns"], 0)
 
     def test_every_launch(self):
-        log = self.played(quick_plan(50), 1)
+        log = self.played(synced_plan(50), 1)
         self.assertEqual(self.timed(log), list(range(1, 51)))
         self.assert_right(log, {"k": 1_000})
 
@@ -108,7 +116,7 @@ class EventTimes(SimTest):
         self.assertEqual(set(calls.values()), {0})
 
     def test_cupti_tells_them_itself(self):
-        log = self.played(quick_plan(50), 10, GPUFLIGHT_CAPTURE="cupti", GPUFLIGHT_TIMING="all")
+        log = self.played(synced_plan(50), 10, GPUFLIGHT_CAPTURE="cupti", GPUFLIGHT_TIMING="all")
         self.assertEqual(len(self.timed(log)), 50)
         self.assertEqual([e for e in log.kernels if "time_source" in e], [])
         (notice,) = log.notices("event_times")
@@ -182,7 +190,7 @@ class EventTimes(SimTest):
                     self.assertEqual({e["duration_ns"] is None for e in log.kernels}, {True, False})
 
     def test_many_threads(self):
-        plan = quick_plan(500, threads=16, board="h200")
+        plan = synced_plan(500, threads=16, board="h200")
         plan["threads"][0]["ops"][0]["stream"] = "per_thread"
         log = self.played(plan, 7)
         self.assertEqual(len(log.kernels), 8000)
@@ -193,7 +201,7 @@ class EventTimes(SimTest):
         self.assert_right(log, {"k": 1_000})
 
     def test_the_interval_grows_where_it_costs_too_much(self):
-        plan = quick_plan(60_000)
+        plan = synced_plan(60_000)
         plan["threads"][0]["rate"] = 100_000
         log = self.played(plan, 1)
         end = log.end
@@ -202,7 +210,7 @@ class EventTimes(SimTest):
         self.assertLess(end["event_timed"], 60_000)
 
     def test_a_black_box_sums_them_up(self):
-        run = self.play(quick_plan(200), **self.options(10, GPUFLIGHT_MODE="blackbox"))
+        run = self.play(synced_plan(200), **self.options(10, GPUFLIGHT_MODE="blackbox"))
         self.assertEqual(run.rc, 0)
         log = self.log()
         whole = [s for s in log["kernel_summary"] if s["session"]]
