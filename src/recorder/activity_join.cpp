@@ -247,12 +247,13 @@ void ActivityJoin::on_activity(const capture::ActivityRecord& record, std::int64
   }
 }
 
-void ActivityJoin::on_event_time(const capture::EventTimer::Time& time) noexcept {
+bool ActivityJoin::on_event_time(const capture::EventTimer::Time& time) noexcept {
   PendingWork* const work = table_.find(time.ticket, Kind::kKernel, -1);
-  if (work == nullptr) return;  // there was no room for it in the table, which was counted
+  if (work == nullptr) return false;
   capture::ActivityRecord record;
   record.by_events = {time.duration_ns, time.error_ns};
   join(*work, record);
+  return true;
 }
 
 bool ActivityJoin::match(const Unmatched& one, std::int64_t now_ns) noexcept {

@@ -85,8 +85,8 @@ class ActivityJoin {
   // What the GPU reports. `now_ns` as of this round.
   void on_activity(const capture::ActivityRecord& record, std::int64_t now_ns) noexcept;
 
-  // The time of a launch between two events, whose record has been seen.
-  void on_event_time(const capture::EventTimer::Time& time) noexcept;
+  // The time of a launch between two events. False: its record has not been seen yet, or there was no room for it.
+  bool on_event_time(const capture::EventTimer::Time& time) noexcept;
 
   // Once a round, after all that had come: looks again for what was reported before its launch was seen, tells of work
   // that takes long, and gives up on times that will not come. `finished_ns(stream)`: work whose launch had returned by

@@ -6,7 +6,7 @@ void EventTimes::begin_round() noexcept {
   if (timer_ == nullptr) return;
   timer_->poll([&](const capture::EventTimer::Time& time) {
     try {
-      times_.push_back(time);
+      times_.push_back({time});
     } catch (...) {  // its line gets no time, at the latest at the end
     }
   });
@@ -14,8 +14,9 @@ void EventTimes::begin_round() noexcept {
 
 void EventTimes::round(Drain& drain) noexcept {
   if (timer_ == nullptr) return;
-  for (const capture::EventTimer::Time& time : times_) drain.join().on_event_time(time);
-  times_.clear();
+  std::erase_if(times_, [&](Waiting& one) {
+    return drain.join().on_event_time(one.time) || ++one.rounds > kMostRounds;
+  });
   timer_->note_launches(drain.counts().launches);
 }
 

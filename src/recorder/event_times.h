@@ -15,7 +15,7 @@ class EventTimes {
  public:
   explicit EventTimes(capture::EventTimer* timer) : timer_(timer) {}  // null: the option is off
 
-  // Before the rings are emptied, so that a launch is always seen before its time.
+  // Before the rings are emptied, so that a launch is seen before its time.
   void begin_round() noexcept;
   // After it.
   void round(Drain& drain) noexcept;
@@ -27,7 +27,13 @@ class EventTimes {
 
  private:
   capture::EventTimer* const timer_;
-  std::vector<capture::EventTimer::Time> times_;
+  // A round under a budget may leave records in the rings: a time waits for its own, so many rounds.
+  static constexpr std::uint32_t kMostRounds = 200;
+  struct Waiting {
+    capture::EventTimer::Time time;
+    std::uint32_t rounds = 0;
+  };
+  std::vector<Waiting> times_;
 };
 
 }  // namespace gpuflight::recorder
