@@ -19,9 +19,10 @@ namespace gpuflight::capture {
 inline constexpr std::uint32_t kSampleEvery = 256;
 
 // Marks: one behind a launch at most every kMarkEvery launches and not more often than every kMarkNs, sooner of the
-// two, and before a call that may wait for what has not been marked for kMarkNs. A mark costs the host 1 us, in which 2 to
-// 4 ms a kMarkEvery take, and lies on the GPU between the work and its waiter: a loop of steps of 250 us that waits at
-// the end of each ran 3.4 % longer with one before each wait (H200), and that its waits come back says as much.
+// two, and before a call that may wait for what has not been marked; in the one stream that is waited for not more often
+// than every kMarkNs. A mark costs the host 1 us, in which 2 to 4 ms a kMarkEvery take, and lies on the GPU between the
+// work and its waiter: a loop of steps of 250 us that waits at the end of each ran 3.4 % longer with one before each wait
+// (H200), and that its waits come back says as much.
 inline constexpr std::uint32_t kMarkEvery = 1024;
 inline constexpr std::int64_t kMarkNs = 10'000'000;
 

@@ -20,14 +20,17 @@ constexpr bool is_of_context_device(ApiCall call) noexcept {
 void LaunchRecorder::on_call_enter(ThreadState& thread, const DriverCall& call, void* source,
                                    DeviceOf device_of) noexcept {
   const ApiKind kind = event::facts(call.call).kind;
-  // What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile.
+  // What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile. Of the
+  // one stream that is waited for the wait itself tells.
   if (call.may_wait && thread.marks) {
     const std::int64_t due_ns = now_ns() - kMarkNs;
+    const std::uint32_t kind_waited_for = !call.has_stream ? 0 : call.per_thread_default ? 2 : 1;
     for (ThreadState::StreamEntry& entry : thread.streams) {
-      if (entry.kind != 0 && entry.unmarked > 0 && entry.marked_ns <= due_ns && entry.context_uid == call.context_uid &&
-          !may_be_captured(entry)) {
-        mark_stream(thread, entry);
+      if (entry.kind == 0 || entry.unmarked == 0 || entry.context_uid != call.context_uid || may_be_captured(entry)) {
+        continue;
       }
+      const bool waited_for = entry.kind == kind_waited_for && entry.stream == call.stream;
+      if (!waited_for || entry.marked_ns <= due_ns) mark_stream(thread, entry);
     }
   }
   std::uint32_t stream = 0;

@@ -63,7 +63,7 @@ class EveryForm(SimTest):
                 yield from list(self.launches(op["ops"])) * op["times"]
 
     def test_each_launch_is_there_with_its_own_facts(self):
-        played = self.play("every_form")
+        played = self.play("every_form", GPUFLIGHT_CALL_TIMES="all")
         log = self.log()
         self.assert_counts(log, played.result)
         self.assert_unique_seq(log)

@@ -121,7 +121,7 @@ class CallTimes(HooksTest):
         timed = sum(e["call_ns"] is not None for e in log.kernels)
         self.assertGreaterEqual(timed, self.LAUNCHES // 8)
         self.assertLess(timed, self.LAUNCHES)
-        (summary,) = log.of("kernel_summary")
+        (summary,) = log["kernel_summary"]
         self.assertEqual((summary["count"], summary["calls_timed"]), (self.LAUNCHES, timed))
 
     def test_of_all(self):
@@ -130,7 +130,7 @@ class CallTimes(HooksTest):
 
     def test_of_all_where_a_rule_asks_for_them(self):
         log = self.run_closely(GPUFLIGHT_MODE="blackbox", GPUFLIGHT_DUMP_WHEN="call_ns > 1e15")
-        sums = [(s["count"], s["calls_timed"]) for s in log.of("kernel_summary") if s["session"]]
+        sums = [(s["count"], s["calls_timed"]) for s in log["kernel_summary"] if s["session"]]
         self.assertEqual(sums, [(self.LAUNCHES, self.LAUNCHES)])
 
     def test_by_cupti_of_all(self):
