@@ -79,7 +79,7 @@ class Budget(GuidedTest):
             nonlocal burst
             if host.seen.level == "events":
                 self.launch(host, int(burst))
-                burst *= 1.005
+                burst *= 1.01
                 time.sleep(0.01)
             else:
                 self.launch(host, 5000)
