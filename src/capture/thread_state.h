@@ -48,6 +48,7 @@ struct alignas(64) ThreadState {
     std::uint32_t until_timed = 0;  // launches up to the one that events are put around; 0: not counted (EventTimer)
   };
   static_assert(sizeof(LaunchEntry) == 64);
+  static constexpr std::int64_t kNeverMarked = INT64_MIN / 2;  // long before any recording began
   struct alignas(64) StreamEntry {
     const void* stream = nullptr;
     std::uint32_t context_uid = 0;
@@ -56,7 +57,7 @@ struct alignas(64) ThreadState {
     std::uint32_t track = 0;       // of MarkerBoard, + 1; 0: not asked for yet
     std::uint32_t unmarked = 0;    // launches since the last mark
     std::uint32_t sure_at = 0;     // HotPage::doubts when it was last known not to be captured
-    std::int64_t marked_ns = 0;
+    std::int64_t marked_ns = kNeverMarked;
     bool due = false;              // a mark was set before the open launch: one goes behind it too
     bool programmatic = false;     // programmatic dependent launches: nothing may come between two kernels
   };
