@@ -6,6 +6,7 @@ Standard library only. A check is a program checks/NN_name.{py,sh}; see README.m
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -229,6 +230,27 @@ def start_under_run(label, command, count=True, extra=None, options=(), **keywor
         environment["LAUNCH_COUNTER_OUT"] = work(label + ".%p.count.json")
     return Run(label, [command_line(), "run", "--log", log_pattern(label), *options, "--", *command], environment,
                **keywords)
+
+
+def nvidia_tool(name):
+    """Path of a tool of the toolkit; None: not installed."""
+    return shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/local/cuda*/bin/{name}"))), None)
+
+
+def check_sanitized(check, label, mode, start):
+    """incident_host under compute-sanitizer's memcheck, with us (by `start`) and without: the same exit code and output.
+    Returns ours."""
+    command = [nvidia_tool("compute-sanitizer"), "--tool", "memcheck", program("incident_host"), mode]
+    bare = start_plain(label + ".bare", command, limit_s=40)
+    recorded = start(label, command, count=False, limit_s=40)
+    bare.wait(), recorded.wait()
+
+    def told(text):  # process ids and addresses differ from run to run
+        return [line for line in text.splitlines() if "ERROR SUMMARY" in line or not line.startswith("=")]
+    check.expect_equal(recorded.code, bare.code, f"{mode}: exit code")
+    check.expect_equal(told(recorded.out), told(bare.out), f"{mode}: output")
+    check.expect_equal(recorded.err, bare.err, f"{mode}: stderr")
+    return recorded
 
 
 def read_counts(label):

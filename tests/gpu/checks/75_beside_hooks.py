@@ -2,16 +2,10 @@
 # complete. (torch.profiler: check `interpose`.)
 # limit_s: 150
 # parallel: 1
-import glob
 import os
-import shutil
 
 import gpu_check as g
 import ncu_compare
-
-
-def tool(name):
-    return shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/local/cuda*/bin/{name}"))), None)
 
 
 def logs_of(label, program):
@@ -22,21 +16,11 @@ def logs_of(label, program):
 
 
 def check_sanitizer(check):
-    sanitizer = tool("compute-sanitizer")
-    if not sanitizer:
+    if not g.nvidia_tool("compute-sanitizer"):
         return "compute-sanitizer is not installed"
     said = []
     for mode in ("clean", "illegal"):
-        command = [sanitizer, "--tool", "memcheck", g.program("incident_host"), mode]
-        bare = g.start_plain(mode + ".bare", command, limit_s=40)
-        recorded = g.start_interposed("san_" + mode, command, count=False, limit_s=40)
-        bare.wait(), recorded.wait()
-        check.expect_equal(recorded.code, bare.code, f"{mode}: exit code")
-
-        def told(text):  # process ids and addresses differ from run to run
-            return [line for line in text.splitlines() if "ERROR SUMMARY" in line or not line.startswith("=")]
-        check.expect_equal(told(recorded.out), told(bare.out), f"{mode}: output")
-        check.expect_equal(recorded.err, bare.err, f"{mode}: stderr")
+        recorded = g.check_sanitized(check, "san_" + mode, mode, g.start_interposed)
         log, starts = logs_of("san_" + mode, "incident_host")
         launches = len(log.kernels())
         check.expect(len(starts) == 1 and starts[0]["capture"] == "interpose",
@@ -47,7 +31,7 @@ def check_sanitizer(check):
 
 
 def check_ncu(check):
-    ncu = tool("ncu")
+    ncu = g.nvidia_tool("ncu")
     if not ncu:
         return "ncu is not installed"
     sweep = [g.program("occupancy_sweep"), "--family", "barriers", "--count", "20", "--seed", "5", "--no-clusters"]
