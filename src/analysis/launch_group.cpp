@@ -137,8 +137,14 @@ void LaunchGroup::add(const LaunchGroup& other, event::SketchBudget& budget) {
 // Before anything else of it is added. What was timed as a whole has no error.
 void LaunchGroup::add_extrapolation(const LaunchGroup& other) {
   if (!extrapolated && !other.extrapolated) return;
-  Extrapolation sum = extrapolated.value_or(Extrapolation{estimated_total_ns().value_or(0), 0.0});
-  sum.add(other.extrapolated.value_or(Extrapolation{other.estimated_total_ns().value_or(0), 0.0}));
+  // What has run and has no time at all is in no sum, and no error is known of one without it.
+  const auto of = [](const LaunchGroup& group) {
+    if (group.extrapolated) return *group.extrapolated;
+    const std::optional<double> told = group.estimated_total_ns();
+    return !told && group.executed() > 0 ? Extrapolation{0.0, std::nullopt} : Extrapolation{told.value_or(0), 0.0};
+  };
+  Extrapolation sum = of(*this);
+  sum.add(of(other));
   extrapolated = sum;
 }
 

@@ -80,8 +80,9 @@ struct StreamTail {
   // Where something is known: launches not known to have finished, and the oldest of them.
   std::uint64_t unfinished = 0;
   std::optional<LastLaunch> first_unfinished;
+  // Of a return that was not timed it is known that it came before the thread's next call, and so before any mark behind.
   bool finished(const LastLaunch& launch) const {
-    return launch.call_ns && launch.status == 0 && launch.launch_ns + *launch.call_ns <= finished_ns;
+    return launch.status == 0 && launch.launch_ns + launch.call_ns.value_or(0) <= finished_ns;
   }
 };
 

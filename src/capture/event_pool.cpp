@@ -36,6 +36,13 @@ bool EventPool::any(State state) const noexcept {
   return false;
 }
 
+bool EventPool::empty() const noexcept {
+  for (const auto& one : states_) {
+    if (one.load(std::memory_order_acquire) != State::kEmpty) return false;
+  }
+  return true;
+}
+
 void EventPool::forget_events() noexcept {
   for (std::uint32_t i = 0; i < kPairs; ++i) {
     if (!try_take(i, State::kFree)) continue;

@@ -66,6 +66,7 @@ class EventPool {
   void note_read(std::uint32_t index) noexcept { set(index, State::kRead); }
   bool try_take_read(std::uint32_t index) noexcept { return try_take(index, State::kRead); }
   bool any(State state) const noexcept;
+  bool empty() const noexcept;  // all are
   // The events went with their context.
   void forget_events() noexcept;
 

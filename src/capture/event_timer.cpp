@@ -43,6 +43,7 @@ bool EventTimer::may_time(const ThreadState& thread, const ThreadState::StreamEn
 }
 
 void EventTimer::begin(ThreadState& thread, const ThreadState::StreamEntry& stream, const LaunchCall& call) noexcept {
+  cancel(thread);  // of a launch that another source has closed
   if (!may_time(thread, stream, call)) return;
   MissGuard guard(thread);
   const std::int64_t came_ns = clock_.now_ns();
@@ -132,10 +133,7 @@ EventPool* EventTimer::pool_of(CUcontext context, std::uint32_t uid) noexcept {
       EventPool& pool = *pools_[p].load(std::memory_order_relaxed);
       if (pool.uid() != 0 || pool.in_use()) continue;
       pool.forget_events();
-      if (pool.any(EventPool::State::kTaken) || pool.any(EventPool::State::kInFlight) ||
-          pool.any(EventPool::State::kRead)) {
-        continue;
-      }
+      if (!pool.empty()) continue;  // some are still on their way; of a pool of no context an empty one stays so
       pool.open(context, uid);
       return &pool;
     }
@@ -266,7 +264,10 @@ void EventTimer::read(EventPool& pool) noexcept {
   const int host_errno = errno;
   RelaxedCapture relaxed(driver_);
   // The recorder thread has no context of its own, and on a thread of the host's another may be current.
-  if (driver_.ctx_push_current(pool.context()) != CUDA_SUCCESS) return;
+  if (driver_.ctx_push_current(pool.context()) != CUDA_SUCCESS) {
+    errno = host_errno;
+    return;
+  }
   // What tells the gap first: the others' error goes by it.
   for (const bool calibrations : {true, false}) {
     for (std::uint32_t i = 0; i < EventPool::kPairs; ++i) {
@@ -295,7 +296,6 @@ void EventTimer::read_all() noexcept {
 void EventTimer::give_up(EventPool& pool) noexcept {
   for (std::uint32_t i = 0; i < EventPool::kPairs; ++i) {
     if (!pool.try_take_in_flight(i)) continue;
-    if (pool.uid() != 0) return pool.submit(i);  // another context's by now
     pool[i].duration_ns = pool[i].error_ns = -1;
     if (pool[i].ticket != 0) given_up_.fetch_add(1, std::memory_order_relaxed);
     pool.note_read(i);

@@ -112,10 +112,12 @@ bool GraphWalk::attribute(CUgraphNode node, unsigned which, CUlaunchAttributeVal
   const std::uint32_t bit = 1u << which;
   const bool refused = (refused_.load(std::memory_order_relaxed) & bit) != 0;
   if (refused || driver_.graph_kernel_get_attribute == nullptr) return false;
-  if (driver_.graph_kernel_get_attribute(node, static_cast<CUlaunchAttributeID>(which), &value) == CUDA_SUCCESS) {
-    return true;
+  const CUresult result = driver_.graph_kernel_get_attribute(node, static_cast<CUlaunchAttributeID>(which), &value);
+  if (result == CUDA_SUCCESS) return true;
+  // That the driver does not know it will not change; another error may be of the moment.
+  if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED) {
+    refused_.fetch_or(bit, std::memory_order_relaxed);
   }
-  refused_.fetch_or(bit, std::memory_order_relaxed);
   return false;
 }
 

@@ -1,10 +1,12 @@
 #include "capture/interpose_hooks.h"
 
 #include <array>
+#include <optional>
 #include <type_traits>
 
 #include "capture/interpose_source.h"
 #include "capture/launch_hit.h"
+#include "capture/miss_guard.h"
 
 // Some of what is hooked is deprecated, and used all the same.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -216,7 +218,14 @@ struct PrimaryContextHook {
   static constinit inline HookRow* row = nullptr;
 
   static CUresult CUDAAPI call(CUdevice device) {
-    const EventTimer::HeldOff held(InterposeSource::current()->events());  // the context may go with it
+    std::optional<EventTimer::HeldOff> held;  // the context may go with it
+    if (EventTimer* const events = InterposeSource::current()->events()) {
+      ThreadState* const thread = InterposeSource::current()->recorder().enter();
+      if (thread != nullptr && !thread->inside) {
+        MissGuard guard(*thread);
+        held.emplace(events);
+      }
+    }
     const CUresult result = real_of<CUresult(CUdevice)>(row)(device);
     if (result == CUDA_SUCCESS) InterposeSource::current()->on_primary_context_gone(device);
     return result;

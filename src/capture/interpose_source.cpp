@@ -111,7 +111,8 @@ void InterposeSource::end(CUpti_CallbackId id, const CUresult& result, CUpti_Cal
 void InterposeSource::end_hit(CUpti_CallbackId id, const char* name, const CUresult& result) noexcept {
   CUpti_CallbackData data{};
   data.functionName = name;
-  data.contextUid = this_thread_state()->context_uid;
+  const ThreadState& thread = *this_thread_state();
+  data.contextUid = thread.open_stream != nullptr ? thread.open_stream->context_uid : thread.context_uid;
   end(id, result, data);
 }
 

@@ -69,6 +69,8 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
     if (entry != nullptr && !captured && parts_.events->count(*entry) && may_mark) {
       parts_.events->begin(thread, stream, call);
     }
+  } else if (entry != nullptr) {
+    entry->until_timed = 0;  // hits have counted it down all the way round
   }
   if (thread.missed) [[unlikely]] now = now_ns();  // what we had to look up is no part of the host's call
   flight::Record* const record = begin(thread, flight::RecordKind::kKernelLaunch);
@@ -124,11 +126,24 @@ void LaunchRecorder::on_graph_enter(ThreadState& thread, const GraphCall& call, 
   thread.open_stream = may_mark ? &stream : nullptr;
 }
 
+// Of the launch that returns, and of no call that came after one which another source has closed.
+std::uint32_t LaunchRecorder::end_timed(ThreadState& thread, bool succeeded) noexcept {
+  if (parts_.events == nullptr) return 0;
+  const bool is_launch = thread.open_count == 1 &&
+                         thread.open[0]->kind == static_cast<std::uint8_t>(flight::RecordKind::kKernelLaunch);
+  if (is_launch) return parts_.events->end(thread, succeeded);
+  parts_.events->cancel(thread);
+  return 0;
+}
+
 void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcept {
-  if (thread.open_count == 0) return;  // refused room, or recording began inside the call
+  if (thread.open_count == 0) {  // refused room, recording began inside the call, or another source has closed it
+    if (parts_.events != nullptr) parts_.events->cancel(thread);
+    return;
+  }
   const std::int64_t now = now_ns();
   // Before anything else of ours: what comes between the kernel and the event counts as the kernel's.
-  const std::uint32_t ticket = parts_.events != nullptr ? parts_.events->end(thread, status == 0) : 0;
+  const std::uint32_t ticket = end_timed(thread, status == 0);
   for (std::uint32_t i = 0; i < thread.open_count; ++i) {
     flight::Record* const record = thread.open[i];
     if (ticket != 0) {

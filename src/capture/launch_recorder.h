@@ -144,6 +144,7 @@ class LaunchRecorder {
   void leave_level(ThreadState& thread, std::uint32_t level) noexcept;
   void retire_tracks(ThreadState& thread) noexcept;
   void abandon_open(ThreadState& thread) noexcept;
+  std::uint32_t end_timed(ThreadState& thread, bool succeeded) noexcept;
 
   Parts parts_;
   std::atomic<std::uint64_t> without_slot_{0};

@@ -57,8 +57,8 @@ constexpr std::array kTable = {
               "the times null and their cost out"},
     OptionRow{"event_times", "GPUFLIGHT_EVENT_TIMES", "--event-times", nullptr, kString, &Options::event_times, "off",
               "off|N", 1, 0, false, 0, kWhat,
-              "Where launches are seen by the driver's entry points: GPU time of each N-th launch of a configuration, by a "
-              "pair of events around it; N grows where that costs more than 20 ns a launch"},
+              "Where launches are seen by the driver's entry points: GPU time of each N-th launch of a configuration and a "
+              "thread, by a pair of events around it; N grows where that costs more than 20 ns a launch"},
     OptionRow{"graphs", "GPUFLIGHT_GRAPHS", "--graphs", nullptr, kEnum, &Options::graphs, "auto", "auto|node|graph|off",
               0, 0, false, 0, kWhat,
               "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},

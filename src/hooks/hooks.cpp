@@ -187,7 +187,7 @@ void* instead_of(const char* symbol, void* real, int cuda_version, std::uint64_t
   for (const Renamed& renamed : kRenamed) {
     if (cuda_version < renamed.since || !equal(symbol, renamed.base)) continue;
     HookRow& row = *row_of(renamed.name);
-    if (find_real(row) == real) return hand_out(row, real);
+    return find_real(row) == real ? hand_out(row, real) : real;  // by its name it would be taken for an older one
   }
   const std::size_t length = length_of(symbol);
   const bool wants_per_thread = (flags & kPerThreadStreams) != 0;

@@ -408,8 +408,9 @@ StartResult Recorder::pause(bool release) noexcept {
   MutexLock control(control_);
   if (finished_) return StartResult::kInternal;
   const std::int64_t now = launches_->now_ns();
-  if (release && switch_to_hooks()) {
+  if (release && switch_to_hooks("until resume")) {
     hooks_held_ = false;  // whoever wanted the slot says when it is free again
+    hold_event_times();
     return StartResult::kStarted;
   }
   source_->stop(release);
@@ -429,6 +430,7 @@ StartResult Recorder::resume() noexcept {
   }
   source_result_ = start_source();
   if (source_result_ == StartResult::kStarted) {
+    hold_event_times();
     gpu_->resume(launches_->now_ns());
     resume_times();
     watch_->on_resumed(launches_->now_ns());
@@ -440,7 +442,8 @@ StartResult Recorder::switch_timing(bool on) noexcept {
   MutexLock control(control_);
   if (finished_ || !recording()) return StartResult::kNotWanted;
   if (on && source_ != cupti_.get()) return StartResult::kNoCupti;  // there are none without it
-  if (on && times_held_) {
+  if (on && (times_held_ || below_events_)) {
+    times_held_ = true;
     say(event::Severity::kInfo, "budget_holds_times",
         "GPU times stay off for as long as the budget of the recorder's cost wants it so");
     return StartResult::kNotWanted;
@@ -459,6 +462,7 @@ bool Recorder::flush_last(std::uint32_t timeout_ms) noexcept { return wait_for_r
 // Together with finish() the exit waits no longer than it may.
 void Recorder::flush_at_exit() noexcept {
   const std::int64_t before_ns = system_clock_ns(CLOCK_MONOTONIC);
+  exiting_.store(true, std::memory_order_release);  // libcuda and CUPTI may be taken down from here on
   flush_last(std::min<std::uint32_t>(exit_timeout_ms() / 2, 1'000));
   event_times_->close();
   exit_waited_ms_.store(static_cast<std::uint32_t>((system_clock_ns(CLOCK_MONOTONIC) - before_ns) / 1'000'000),

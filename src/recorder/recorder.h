@@ -95,7 +95,7 @@ class Recorder {
   StartResult start_cupti(std::string& problem) noexcept;
   StartResult start_source() noexcept;
   void say_if_no_event_times() noexcept;
-  bool switch_to_hooks() noexcept;
+  bool switch_to_hooks(const char* until) noexcept;
   StartResult switch_to_cupti() noexcept;
   void loop() noexcept;
   void resume_times() noexcept;
@@ -104,6 +104,8 @@ class Recorder {
   void end_budget() noexcept;
   void judge_cost(const CostPeriod& period) noexcept;
   bool go_to_level(event::RecordLevel level) noexcept;
+  void follow_resume() noexcept;
+  void hold_event_times() noexcept;
   void write_level(event::RecordLevel from, event::RecordLevel to, event::LevelEvent::Reason reason,
                    const CostShare& share, double floor_percent) noexcept;
   CostMeans cost_means() const noexcept;
@@ -155,6 +157,8 @@ class Recorder {
   bool stands_in_ = false;  // the hooks for CUPTI, which was given up for another client
   bool hooks_held_ = false;  // they stand in since the budget wants it so
   bool times_held_ = false;  // GPU times are off for the same reason
+  bool below_events_ = false;  // the budget's level, under control_
+  std::atomic<bool> exiting_{false};
   std::unique_ptr<capture::MarkerBoard> markers_;
   capture::ErrorBoard errors_;
   std::unique_ptr<GpuTiming> gpu_;

@@ -71,7 +71,7 @@ void Recorder::begin_budget() noexcept {
 }
 
 void Recorder::budget_round() noexcept {
-  if (!budget_) return;
+  if (!budget_ || exiting_.load(std::memory_order_acquire)) return;
   const std::int64_t now = launches_->now_ns();
   if (now - meter_->last_ns() < kPeriodNs) return;
   // Whoever controls the recording meanwhile may be waiting for this very thread.
@@ -87,6 +87,7 @@ void Recorder::budget_round() noexcept {
 }
 
 void Recorder::judge_cost(const CostPeriod& period) noexcept {
+  follow_resume();
   const CostRates rates = cost_rates(period);
   const CostBudget::Verdict verdict = budget_->judge(period, rates, cost_means());
   if (verdict.unattainable) {
@@ -104,6 +105,20 @@ void Recorder::judge_cost(const CostPeriod& period) noexcept {
   write_level(before, verdict.level, verdict.reason, verdict.share, verdict.floor_percent);
 }
 
+// At the level of the hooks somebody else had the slot, and has given it back: launches are seen by CUPTI again.
+void Recorder::follow_resume() noexcept {
+  using event::RecordLevel;
+  if (budget_->level() != RecordLevel::kHooks || source_ != cupti_.get()) return;
+  budget_->moved_to(RecordLevel::kSummaries);
+  drain_->set_level(RecordLevel::kSummaries);
+  write_level(RecordLevel::kHooks, RecordLevel::kSummaries, event::LevelEvent::Reason::kFits, {}, 0);
+}
+
+// Times by events are told at level `events` only. With control_ held.
+void Recorder::hold_event_times() noexcept {
+  if (events_) events_->enable(!below_events_ && source_ == interpose_.get());
+}
+
 // With control_ held. What somebody else has switched off stays off.
 bool Recorder::go_to_level(event::RecordLevel level) noexcept {
   using event::RecordLevel;
@@ -111,7 +126,7 @@ bool Recorder::go_to_level(event::RecordLevel level) noexcept {
   const bool held_before = times_held_;
   if (level != RecordLevel::kEvents && gpu_->on()) times_held_ = gpu_->switch_to(false, now) || times_held_;
   if (level == RecordLevel::kHooks && !stands_in_) {
-    if (!switch_to_hooks()) {
+    if (!switch_to_hooks("until the budget of the recorder's cost allows more")) {
       if (times_held_ && !held_before) times_held_ = !gpu_->switch_to(true, now);
       return false;
     }
@@ -124,6 +139,8 @@ bool Recorder::go_to_level(event::RecordLevel level) noexcept {
   // Not while it is paused: resume does it then.
   if (level == RecordLevel::kEvents && times_held_) times_held_ = !gpu_->switch_to(true, now);
   drain_->set_level(level);
+  below_events_ = level != RecordLevel::kEvents;
+  hold_event_times();
   return true;
 }
 

@@ -72,8 +72,8 @@ StartResult Recorder::start_source() noexcept {
   return StartResult::kStarted;
 }
 
-// CUPTI is given up for another client, and launches are seen all the same. False: they cannot be.
-bool Recorder::switch_to_hooks() noexcept {
+// CUPTI is given up, for another client or for its cost, and launches are seen all the same. False: they cannot be.
+bool Recorder::switch_to_hooks(const char* until) noexcept {
   if (stands_in_) return true;
   std::string problem;
   if (source_ != cupti_.get() || options_.capture != config::Capture::kAuto) return false;
@@ -88,7 +88,7 @@ bool Recorder::switch_to_hooks() noexcept {
     source_ = interpose_.get();
     stands_in_ = true;
     say_because(event::Severity::kInfo, "hooks_stand_in", "CUPTI is given up: launches are seen by the driver's entry "
-                "points, without GPU times, until resume", {});
+                "points, without GPU times, ", until);
   }
   cupti_->share(false);
   return started;

@@ -111,6 +111,12 @@ void transfers(std::string& out, const LogSummary& summary, const ReportOptions&
   for (Row& row : rows) section.row(transfer_cells(*row.transfers, std::move(row.label)));
 }
 
+// Of all that came back, by the mean of those that were timed where not all were.
+double host_ns(const CallRow& row) {
+  const double all = static_cast<double>(std::max(row.count, row.host.count));
+  return row.host.mean_ns().value_or(0) * all;
+}
+
 void calls(std::string& out, const LogSummary& summary, const ReportOptions& options) {
   using Entry = std::pair<const std::string, CallRow>;
   std::vector<const Entry*> rows;
@@ -120,7 +126,7 @@ void calls(std::string& out, const LogSummary& summary, const ReportOptions& opt
     failed = failed || entry.second.failed > 0;
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Entry* a, const Entry* b) {
-    return a->second.host.total_ns > b->second.host.total_ns;
+    return host_ns(a->second) > host_ns(b->second);
   });
   Section section(out, options);
   for (const char* heading : {"host time", "count"}) section.column(heading);
@@ -130,7 +136,9 @@ void calls(std::string& out, const LogSummary& summary, const ReportOptions& opt
   section.column("call", Align::kLeft);
   for (const Entry* entry : rows) {
     const CallRow& row = entry->second;
-    std::vector<std::string> cells = {ns_text(row.host.total_ns), count_text(row.count)};
+    const bool some = row.host.count > 0 && row.host.count < row.count;
+    std::vector<std::string> cells = {some ? "~" + ns_text(host_ns(row)) : ns_text(row.host.total_ns),
+                                      count_text(row.count)};
     if (failed) cells.push_back(count_text(row.failed));
     for (std::string cell : {ns_text(row.host.mean_ns()), ns_text(row.host.quantile_ns(0.95)),
                              row.host.each_ns.known ? ns_text(row.host.each_ns.max) : std::string(kUnknown),
@@ -226,6 +234,12 @@ void append_time_notes(std::string& out, const LogSummary& summary, const char* 
       out += fmt::format("{}note: {} of {} kernels{} have no GPU time; totals and busy times are without them{}\n", warn,
                          count_text(log.untimed_kernels),
                          count_text(log.untimed_kernels + log.timed_kernels + log.late_times), of, off);
+    }
+    if (log.level_changes > 0 && log.timed_kernels > 0) {
+      const std::int64_t at_events = log.time_at_levels()[static_cast<std::size_t>(event::RecordLevel::kEvents)];
+      out += fmt::format("{}note: under the budget GPU times{} are only of the {} at level events: busy and idle are "
+                         "not known of the rest{}\n",
+                         warn, of, ns_text(at_events), off);
     }
     if (log.unplaced_times > 0) {
       out += fmt::format("{}note: {} times that came late{} could not be given to their row{}\n", warn,

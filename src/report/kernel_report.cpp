@@ -207,8 +207,8 @@ double rank_value(const LaunchGroup& group, SortBy sort, const Shares& shares) {
       return static_cast<double>(group.launches);
     case SortBy::kTime:
       return static_cast<double>(group.gpu.total_ns);
-    case SortBy::kCall:
-      return static_cast<double>(group.call.total_ns);
+    case SortBy::kCall:  // of all, where only some were timed
+      return group.call.mean_ns().value_or(0) * static_cast<double>(group.launches - std::min(group.replayed, group.launches));
     case SortBy::kOccupancy:
       return group.mean_occupancy() ? -*group.mean_occupancy() : -2;
     case SortBy::kRegisters:

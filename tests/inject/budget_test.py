@@ -320,6 +320,21 @@ class Hooks(Budget):
         self.assertTrue(all(e["start_ns"] is not None for e in log.kernels[-50:]))
 
     @needs_times
+    def test_resumed_at_the_level_of_the_hooks(self):
+        host = self.with_hooks()
+        self.down_to(host, "hooks")
+        self.tool("pause", "--release", host.pid)
+        self.launch(host, 50)
+        self.tool("resume", host.pid)
+        self.until(host, lambda seen: seen.level != "hooks")
+        self.launch(host, 50)
+        self.assertEqual(host.end()[0], 0)
+        log = self.log()
+        self.assertEqual(len(log.notices("hooks_stand_in")), len(log.notices("cupti_again")))
+        self.assert_chain(log, "hooks")
+        self.assert_counted(host.launched, log)
+
+    @needs_times
     def test_whoever_wants_the_slot_keeps_it(self):
         host = self.with_hooks()
         self.down_to(host, *BELOW)
