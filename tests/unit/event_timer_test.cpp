@@ -301,6 +301,18 @@ TEST_F(EventTimerTest, WhatHasEndedIsReadBeforeItsContextGoes) {
   EXPECT_EQ(g_fake.queried, 0);
 }
 
+TEST_F(EventTimerTest, ALaunchThatAnotherSourceClosedLeavesNothingBehind) {
+  timer_->begin(thread_, stream_, call_);  // its end never comes
+  ASSERT_NE(thread_.timed.pool, nullptr);
+  call_.programmatic = true;
+  timer_->begin(thread_, stream_, call_);
+  EXPECT_EQ(thread_.timed.pool, nullptr);
+  EXPECT_EQ(timer_->end(thread_, true), 0u);
+  call_.programmatic = false;
+  constexpr std::uint32_t kToSeeTheGap = 4;
+  for (std::uint32_t i = kToSeeTheGap; i < EventPool::kPairs; ++i) EXPECT_NE(launch(), 0u) << i;  // none is missing
+}
+
 TEST_F(EventTimerTest, MoreContextsThanFitOneAfterTheOther) {
   for (std::uint32_t uid = 1; uid <= 500; ++uid) {
     call_.context_uid = uid;

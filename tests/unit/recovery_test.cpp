@@ -447,6 +447,24 @@ TEST_F(RecoveryTest, WhatAStreamIsKnownToHaveFinished) {
   EXPECT_EQ(recover()->result().streams[0].finished_ns, 0);
 }
 
+TEST_F(RecoveryTest, AReturnThatWasNotTimedIsDoneBehindAMark) {
+  make();
+  for (int i = 0; i < 10; ++i) {
+    flight::Record* const record = w->launch(one, i * 10, config);
+    record->flags |= flight::kFlagCallUntimed;
+    record->call_ns = 0;
+  }
+  w->file.streams()[1].finished_ns.store(45);
+  write_log(session_line());
+  auto r = recover();
+  const StreamTail& tail = r->result().streams.at(0);
+  EXPECT_EQ(tail.last.back().call_ns, std::nullopt);
+  ASSERT_TRUE(tail.completed_up_to);
+  EXPECT_EQ(tail.completed_up_to->counter(), 4u);
+  ASSERT_TRUE(tail.first_unfinished);
+  EXPECT_EQ(tail.first_unfinished->seq.counter(), 5u);
+}
+
 TEST_F(RecoveryTest, StickyErrorOfACallIsACudaErrorAndTheLogKnowsMore) {
   make();
   launch_many(2);
