@@ -33,6 +33,10 @@ EventTimer::EventTimer(const DriverApi& driver, const HotPage& page, const Launc
       budget_(every),
       able_(every != 0 && has_events(driver)) {}
 
+EventTimer::~EventTimer() {
+  for (auto& pool : pools_) delete pool.load(std::memory_order_relaxed);
+}
+
 bool EventTimer::may_time(const ThreadState& thread, const ThreadState::StreamEntry& stream,
                           const LaunchCall& call) const noexcept {
   if (call.programmatic || stream.programmatic || call.one_of_several || thread.open_count != 0) return false;

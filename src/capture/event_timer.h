@@ -35,6 +35,9 @@ class EventTimer {
 
   EventTimer(const DriverApi& driver, const HotPage& page, const LaunchClock& clock, StreamTable& streams,
              std::uint32_t every);
+  ~EventTimer();  // for tests; a recorder's is never destroyed
+  EventTimer(const EventTimer&) = delete;
+  EventTimer& operator=(const EventTimer&) = delete;
 
   // While a source sees launches that is told no times.
   void enable(bool on) noexcept { on_.store(on && able_, std::memory_order_release); }
