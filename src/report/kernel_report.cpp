@@ -198,6 +198,14 @@ double shared_of(const LaunchGroup& group) {
   return static_cast<double>(group.static_shared_bytes.max) + static_cast<double>(group.dyn_shared_bytes.max);
 }
 
+// At least: launches whose call was not timed took no less than the shortest that was.
+double call_ns(const LaunchGroup& group) {
+  const std::uint64_t calls = group.launches - std::min(group.replayed, group.launches);
+  const std::uint64_t untimed = calls - std::min(calls, group.call.count);
+  const double least = group.call.each_ns.known ? static_cast<double>(group.call.each_ns.min) : 0;
+  return static_cast<double>(group.call.total_ns) + least * static_cast<double>(untimed);
+}
+
 // More is earlier; what is not known comes last.
 double rank_value(const LaunchGroup& group, SortBy sort, const Shares& shares) {
   switch (sort) {
@@ -207,8 +215,8 @@ double rank_value(const LaunchGroup& group, SortBy sort, const Shares& shares) {
       return static_cast<double>(group.launches);
     case SortBy::kTime:
       return static_cast<double>(group.gpu.total_ns);
-    case SortBy::kCall:  // of all, where only some were timed
-      return group.call.mean_ns().value_or(0) * static_cast<double>(group.launches - std::min(group.replayed, group.launches));
+    case SortBy::kCall:
+      return call_ns(group);
     case SortBy::kOccupancy:
       return group.mean_occupancy() ? -*group.mean_occupancy() : -2;
     case SortBy::kRegisters:

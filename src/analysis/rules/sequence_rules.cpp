@@ -28,7 +28,10 @@ class GraphCandidate final : public Rule {
     stream.period = state.period;
     if (state.matched == 0) return;
     ++stream.matched;
-    if (call.call_ns >= 0) stream.call_ns += call.call_ns, ++stream.timed;
+    if (call.call_ns >= 0) {
+      stream.call_ns += call.call_ns;
+      stream.least_ns = stream.timed++ == 0 ? call.call_ns : std::min(stream.least_ns, call.call_ns);
+    }
     if (stream.matched == 1) stream.first = call.ref, stream.config = call.config;
   }
   void on_gap(const Gap& gap, const GpuWork& after) override {
@@ -78,7 +81,7 @@ class GraphCandidate final : public Rule {
     // The present run.
     std::size_t period = 0;
     std::uint64_t matched = 0;
-    std::int64_t call_ns = 0;   // of `timed` calls
+    std::int64_t call_ns = 0, least_ns = 0;  // of `timed` calls
     std::uint64_t timed = 0;
     std::uint32_t config = kNoConfig;
     EventRef first;
@@ -93,12 +96,8 @@ class GraphCandidate final : public Rule {
     if (stream.period >= min_kernels_ && stream.matched >= stream.period * min_rounds_) {
       stream.kernels += stream.matched;
       stream.rounds += stream.matched / stream.period;
-      // Of launches by the hooks that follow one another closely only some were timed.
-      if (stream.timed > 0) {
-        stream.calls_ns += static_cast<std::int64_t>(static_cast<double>(stream.call_ns) /
-                                                     static_cast<double>(stream.timed) *
-                                                     static_cast<double>(stream.matched));
-      }
+      // Of launches by the hooks that follow one another closely only some were timed: the others took no less.
+      stream.calls_ns += stream.call_ns + static_cast<std::int64_t>(stream.matched - stream.timed) * stream.least_ns;
       stream.evidence.add(stream.first, static_cast<std::int64_t>(stream.matched));
       if (stream.matched > stream.best_kernels) {
         stream.best_kernels = stream.matched;
@@ -107,7 +106,7 @@ class GraphCandidate final : public Rule {
       }
     }
     stream.matched = stream.timed = 0;
-    stream.call_ns = 0;
+    stream.call_ns = stream.least_ns = 0;
   }
   const std::uint64_t min_kernels_, min_rounds_;
   const double min_share_, node_ns_, graph_call_ns_;
