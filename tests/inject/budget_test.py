@@ -13,7 +13,7 @@ from sim_host import BUILD, CAPTURE, HOOKS, SANITIZE, environment, main, started
 
 LONG = 6 * PATIENCE  # steps up want several periods of a second each
 # Less than a program pays that launches as fast as it can, several times what an idle one does.
-BUDGET = "10%" if SANITIZE else "2%"
+BUDGET = "10%" if SANITIZE else "5%"
 
 
 class Follower:
