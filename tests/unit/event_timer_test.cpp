@@ -127,7 +127,8 @@ class EventTimerTest : public flight::FolderTest {
   std::unique_ptr<LaunchClock> clock_;
   std::unique_ptr<StreamTable> streams_;
   std::unique_ptr<EventTimer> timer_;
-  ThreadState& thread_ = *new ThreadState;
+  const std::unique_ptr<ThreadState> state_ = std::make_unique<ThreadState>();
+  ThreadState& thread_ = *state_;
   ThreadState::StreamEntry stream_;
   LaunchCall call_;
 };
@@ -376,7 +377,8 @@ TEST_F(EventTimerTest, ManyThreadsAndOneReader) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      ThreadState& own = *new ThreadState;
+      const auto state = std::make_unique<ThreadState>();
+      ThreadState& own = *state;
       own.stream_generation = streams_->generation();
       for (int i = 0; i < 2'000; ++i) {
         timer_->begin(own, stream_, call_);
