@@ -386,7 +386,6 @@ TEST_F(EventTimerTest, ManyThreadsAndOneReader) {
         timer_->submit(own);
         timed.fetch_add(1);
       }
-      delete &own;
     });
   }
   for (std::thread& thread : threads) thread.join();
