@@ -93,7 +93,9 @@ constinit LaunchLine g_line{};
 #endif
 }
 
+// Once: later on launches read it at any time.
 void set_line(InterposeSource& source) noexcept {
+  if (g_line.source == &source) return;
   g_line.source = &source;
   g_line.recorder = &source.recorder();
   g_line.page = &source.page();
