@@ -12,7 +12,6 @@
 namespace gpuflight::capture {
 namespace {
 
-constexpr std::uintptr_t kLastSpecialStream = 2;  // CU_STREAM_PER_THREAD
 constexpr std::int64_t kResolutionNs = 500;       // of event times, as documented by cuEventElapsedTime
 
 CUstream as_stream(const void* stream) noexcept { return static_cast<CUstream>(const_cast<void*>(stream)); }
@@ -190,7 +189,7 @@ bool EventTimer::record(CUevent event, const void* stream, bool per_thread) noex
 }
 
 bool EventTimer::of_context(const void* stream, CUcontext context) noexcept {
-  if (reinterpret_cast<std::uintptr_t>(stream) <= kLastSpecialStream) return true;  // of the current one
+  if (ThreadState::is_default(stream)) return true;  // of the current one
   CUcontext owner = nullptr;
   return driver_.stream_get_ctx != nullptr && driver_.stream_get_ctx(as_stream(stream), &owner) == CUDA_SUCCESS &&
          owner == context;

@@ -17,17 +17,12 @@
 
 #include "sim_program.h"
 
+using gpuflight::test::call;
 using gpuflight::test::Cuda;
 using gpuflight::test::fail;
 using gpuflight::test::kernel_named;
 
 namespace {
-
-// By the name in the library; the arguments must be of the very types that the driver declares.
-template <class... Arguments>
-CUresult call(const char* name, Arguments... arguments) {
-  return Cuda::symbol<CUresult(Arguments...)>(name)(arguments...);
-}
 
 // What the program asked for and got.
 struct Said {

@@ -19,16 +19,12 @@
 #include "sim/sim_hooks.h"
 #include "sim_program.h"
 
+using gpuflight::test::call;
 using gpuflight::test::Cuda;
 using gpuflight::test::fail;
 using gpuflight::test::kernel_named;
 
 namespace {
-
-template <class... Arguments>
-CUresult call(const char* name, Arguments... arguments) {
-  return Cuda::symbol<CUresult(Arguments...)>(name)(arguments...);
-}
 
 struct Counted {
   const char* name;

@@ -89,6 +89,12 @@ class Cuda {
   std::vector<CUfunction> functions_;
 };
 
+// By the name in the library; the arguments must be of the very types that the driver declares.
+template <class... Arguments>
+CUresult call(const char* name, Arguments... arguments) {
+  return Cuda::symbol<CUresult(Arguments...)>(name)(arguments...);
+}
+
 inline sim::KernelImage kernel_named(std::string name, int registers = 16, std::int64_t duration_ns = 500) {
   sim::KernelImage kernel;
   kernel.name = std::move(name);
