@@ -12,8 +12,8 @@ from kill_rounds import recover
 from sim_host import BUILD, CAPTURE, HOOKS, SANITIZE, environment, main, started
 
 LONG = 6 * PATIENCE  # steps up want several periods of a second each
-# Less than a program pays that launches as fast as it can, several times what an idle one does.
-BUDGET = "10%" if SANITIZE else "5%"
+# Less than a program pays that launches as fast as it can, many times what an idle one does.
+BUDGET = "8%" if SANITIZE else "3%"
 
 
 class Follower:
@@ -50,8 +50,10 @@ class Follower:
 class Budget(GuidedTest):
     def budgeted(self, *kernels, **variables):
         variables.setdefault("GPUFLIGHT_BUDGET", BUDGET)
-        variables.setdefault("GPUFLIGHT_FLUSH_MS", "50ms")
-        variables.setdefault("GPUFLIGHT_LOG_SEGMENT", "4G")  # one file to follow
+        variables.setdefault("GPUFLIGHT_FLUSH_MS", "200ms")
+        # One file to follow: a bounded log has smaller segments, whatever their size is set to.
+        variables.setdefault("GPUFLIGHT_LOG_MAX", "0")
+        variables.setdefault("GPUFLIGHT_LOG_SEGMENT", "4G")
         # A program that launches without a driver's work outruns a recorder that waits for its processor.
         variables.setdefault("GPUFLIGHT_POOL", "128M")
         # On a machine with very many processors what the recorder's thread takes of them is next to nothing.
