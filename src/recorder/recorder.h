@@ -114,9 +114,10 @@ class Recorder {
   bool wait_for_round(std::uint32_t timeout_ms, bool last) noexcept;
   void fetch_gpu_times(bool last) noexcept;
   void watch_round() noexcept;
-  void obey_control() noexcept;
+  void obey_control(flight::ControlCommand command) noexcept;
   void write_forks() noexcept;
   StartResult dump(const char* reason) noexcept;
+  void dump_asked_by_program() noexcept { dump("asked for by the program"); }
   void say_notices() noexcept;
   void say(event::Severity severity, const char* code, std::string message) noexcept;
   void say_because(event::Severity severity, const char* code, const char* what, const std::string& why) noexcept;

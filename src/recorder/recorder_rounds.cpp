@@ -51,6 +51,10 @@ void Recorder::loop() noexcept {
       ++rounds_begun_;
     }
     file_.header().heartbeat_ns.store(static_cast<std::uint64_t>(launches_->now_ns()), std::memory_order_relaxed);
+    // Asked for before the rings are read: what was recorded by then is in the dump.
+    const bool dump_wanted = dump_wanted_.exchange(false, std::memory_order_acq_rel);
+    const auto command =
+        static_cast<flight::ControlCommand>(file_.header().control.load(std::memory_order_acquire));
     say_notices();
     clock_->recalibrate();
     watch_->begin_round(launches_->now_ns());
@@ -60,7 +64,8 @@ void Recorder::loop() noexcept {
     event_times_->round(*drain_);
     fetch_gpu_times(last);
     watch_round();
-    obey_control();
+    if (dump_wanted) dump_asked_by_program();
+    obey_control(command);
     write_forks();
     budget_round();
     drain_->write_due_summaries(false);
@@ -99,7 +104,6 @@ void Recorder::watch_round() noexcept {
     const std::int64_t now = launches_->now_ns();
     if (last_dump_ns_ == 0 || now - last_dump_ns_ >= kBetweenDumpsNs) dump("dump_when matched");
   }
-  if (dump_wanted_.exchange(false, std::memory_order_acq_rel)) dump("asked for by the program");
 }
 
 StartResult Recorder::dump(const char* reason) noexcept {
@@ -120,11 +124,10 @@ void Recorder::write_forks() noexcept {
 }
 
 // A command that another process wrote into the flight file.
-void Recorder::obey_control() noexcept {
+void Recorder::obey_control(flight::ControlCommand command) noexcept {
   using flight::ControlCommand;
   using flight::ControlResult;
   flight::Header& header = file_.header();
-  const auto command = static_cast<ControlCommand>(header.control.load(std::memory_order_acquire));
   if (command == ControlCommand::kNone) return;
   StartResult result = StartResult::kStarted;
   ControlResult answer = ControlResult::kDone;
@@ -163,6 +166,7 @@ void Recorder::end_session() noexcept {
   watch_->begin_round(launches_->now_ns());
   drain_->round();
   watch_round();
+  if (dump_wanted_.exchange(false, std::memory_order_acq_rel)) dump_asked_by_program();
   write_forks();
   if (const std::uint64_t refused = scopes_->refused(); refused > 0) {
     say(event::Severity::kInfo, "scopes_refused", std::to_string(refused) + " scopes and marks had no place in the table");
