@@ -18,7 +18,7 @@ struct Write {
   std::uint64_t order;  // of two at one time, the first given comes first
   std::uint32_t* word;
   std::uint32_t value;
-  Context* context;
+  const ContextError* context_error;  // the context itself may be gone by then
   bool operator>(const Write& other) const {
     return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
   }
@@ -53,9 +53,7 @@ class WriteEngine {
   void write_next_locked() {
     const Write next = writes_.top();
     writes_.pop();
-    const bool dead = next.context->pending_error.load(std::memory_order_acquire) != 0 &&
-                      next.context->error_at_ns.load(std::memory_order_relaxed) <= next.at_ns;
-    if (!dead) __atomic_store_n(next.word, next.value, __ATOMIC_RELEASE);
+    if (!next.context_error->dead_by(next.at_ns)) __atomic_store_n(next.word, next.value, __ATOMIC_RELEASE);
   }
 
   void run() {
@@ -99,7 +97,7 @@ CUresult write_value(CUstream handle, bool per_thread, CUdeviceptr address, std:
   }
   if (const CUresult error = check_implicit_dependency(*stream, true)) return error;
   const std::int64_t at = occupy_timeline(*stream, 0, 0);
-  engine().add({at, 0, reinterpret_cast<std::uint32_t*>(address), value, stream->context});
+  engine().add({at, 0, reinterpret_cast<std::uint32_t*>(address), value, stream->context->error});
   return CUDA_SUCCESS;
 }
 

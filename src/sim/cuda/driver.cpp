@@ -47,12 +47,12 @@ void raise_to(std::atomic<std::int64_t>& value, std::int64_t at_least) {
 }
 
 CUresult sticky_error(Context& context) {
-  const int error = context.error->load(std::memory_order_relaxed);
-  if (error != 0) return static_cast<CUresult>(error);
-  const int pending = context.pending_error.load(std::memory_order_acquire);
-  if (pending == 0 || now_ns() < context.error_at_ns.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  ContextError& error = *context.error;
+  if (const int shown = error.shown.load(std::memory_order_relaxed)) return static_cast<CUresult>(shown);
+  if (!error.dead_by(now_ns())) return CUDA_SUCCESS;
   settle_writes();  // what the streams wrote before they died is there when the error is told
-  context.error->store(pending, std::memory_order_relaxed);
+  const int pending = error.pending.load(std::memory_order_relaxed);
+  error.shown.store(pending, std::memory_order_relaxed);
   return static_cast<CUresult>(pending);
 }
 
@@ -66,8 +66,8 @@ CUresult current_context(Context** context) {
 
 void wait_until(const Context& context, std::int64_t end_ns) {
   // A dead context ends every wait: what was queued behind the fault never runs.
-  const std::int64_t dies_at = context.pending_error.load(std::memory_order_acquire) != 0
-                                   ? context.error_at_ns.load(std::memory_order_relaxed)
+  const std::int64_t dies_at = context.error->pending.load(std::memory_order_acquire) != 0
+                                   ? context.error->at_ns.load(std::memory_order_relaxed)
                                    : kForeverNs;
   end_ns = std::min(end_ns, dies_at);
   for (std::int64_t now = now_ns(); now < end_ns; now = now_ns()) {
@@ -76,7 +76,7 @@ void wait_until(const Context& context, std::int64_t end_ns) {
       sched_yield();
       continue;
     }
-    if (context.error->load(std::memory_order_relaxed) != 0) return;
+    if (context.error->shown.load(std::memory_order_relaxed) != 0) return;
     const std::int64_t nap = std::min<std::int64_t>(end_ns - now, 10'000'000);
     const timespec t{nap / 1'000'000'000, nap % 1'000'000'000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &t, nullptr);
@@ -94,7 +94,7 @@ Context* create_context(int device, unsigned flags, bool primary) {
   context->primary = primary;
   {
     const std::lock_guard lock(d.mutex);
-    context->error = &d.context_errors.emplace_back(0);
+    context->error = &d.context_errors.emplace_back();
   }
   Stream* legacy = d.streams.create();
   legacy->context = context;

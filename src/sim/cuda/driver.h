@@ -47,7 +47,7 @@ struct Driver {
   std::map<std::uintptr_t, Allocation> allocations;
   std::array<std::int64_t, kMaxDevices> used_bytes{};
   std::set<std::shared_ptr<Capture>> captures;
-  std::deque<std::atomic<int>> context_errors;  // activity records refer to them for ever
+  std::deque<ContextError> context_errors;
 
   std::atomic<std::uint32_t> next_context{1};
   std::atomic<std::uint32_t> next_module{1};

@@ -160,14 +160,23 @@ struct Event {
   std::vector<GraphNode*> capture_tail;
 };
 
+// Of a context, sticky. Never freed: activity records and writes of streams that are still to come refer to it.
+struct ContextError {
+  std::atomic<int> shown{0};
+  std::atomic<int> pending{0};         // shows once at_ns has passed
+  std::atomic<std::int64_t> at_ns{0};
+
+  bool dead_by(std::int64_t ns) const {
+    return pending.load(std::memory_order_acquire) != 0 && at_ns.load(std::memory_order_relaxed) <= ns;
+  }
+};
+
 struct Context {
   std::uint32_t uid = 0;
   int device = 0;
   unsigned flags = 0;
   bool primary = false;
-  std::atomic<int>* error = nullptr;         // sticky; never freed, since activity records refer to it
-  std::atomic<std::int64_t> error_at_ns{0};  // the error shows once this time has passed
-  std::atomic<int> pending_error{0};
+  ContextError* error = nullptr;
   Stream* legacy_stream = nullptr;
   std::atomic<std::int64_t> legacy_end_ns{0};    // default-stream work: blocking streams wait for it
   std::atomic<std::int64_t> blocking_end_ns{0};  // latest end on any blocking stream: the default stream waits for it

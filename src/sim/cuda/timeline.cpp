@@ -57,8 +57,8 @@ CUresult faults_of_launch(int* sticky) {
 
 void kill_context(Context& context, int error, std::int64_t at_ns) {
   int none = 0;
-  context.error_at_ns.store(at_ns, std::memory_order_relaxed);
-  context.pending_error.compare_exchange_strong(none, error, std::memory_order_release);
+  context.error->at_ns.store(at_ns, std::memory_order_relaxed);
+  context.error->pending.compare_exchange_strong(none, error, std::memory_order_release);
 }
 
 CUresult capture_node(Stream& stream, GraphNode node) {
@@ -130,7 +130,7 @@ Work execution_at(const Placement& place) {
   e.end_ns = place.end_ns;
   e.graph_node_id = place.node_id;
   e.graph_id = place.graph_id;
-  e.context_error = context.error;
+  e.context_error = &context.error->shown;
   return e;
 }
 
