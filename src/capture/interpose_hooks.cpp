@@ -4,6 +4,10 @@
 #include <optional>
 #include <type_traits>
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #include "capture/interpose_source.h"
 #include "capture/launch_hit.h"
 #include "capture/miss_guard.h"
@@ -46,6 +50,17 @@ Function* real_of(const HookRow* row) noexcept {
   return reinterpret_cast<Function*>(__atomic_load_n(&row->real, __ATOMIC_ACQUIRE));
 }
 
+// The jump to a hook acquires what turn_hooks has released, so a hook sees all that was written before. ThreadSanitizer
+// does not see the jump and is told of it.
+#if defined(__SANITIZE_THREAD__)
+constinit char g_turned = 0;
+void before_turn() noexcept { __tsan_release(&g_turned); }
+void after_jump() noexcept { __tsan_acquire(&g_turned); }
+#else
+constexpr void before_turn() noexcept {}
+constexpr void after_jump() noexcept {}
+#endif
+
 // Not noexcept, none of these: a thread that is cancelled inside the driver unwinds through them.
 template <CUpti_CallbackId Id, class Params, class Function>
 struct Hook;
@@ -56,6 +71,7 @@ struct Hook<Id, Params, CUresult(Args...)> {
   static constinit inline HookRow* row = nullptr;
 
   static CUresult CUDAAPI call(Args... args) {
+    after_jump();
     InterposeSource& source = *InterposeSource::current();
     CUpti_CallbackData data;
     Params params = [&] {
@@ -122,7 +138,6 @@ template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class 
 [[gnu::always_inline]] inline CUresult launch(const Geometry& geometry, CUfunction function, CUstream stream, bool plain,
                                               Real&& real, AtLength&& at_length) {
   constexpr std::uint32_t kKind = Row == kKernelPerThread || Row == kKernelExPerThread ? 2 : 1;
-  std::atomic_thread_fence(std::memory_order_acquire);  // with turn_hooks
   const LaunchLine& line = g_line;
   const HotPage& page = *line.page;
   ThreadState* const thread = state_of_this_thread();
@@ -159,6 +174,7 @@ struct LaunchKernelHook {
   static CUresult CUDAAPI call(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                                void** arguments, void** extra) {
+    after_jump();
     const auto with_all = [&](auto* function) __attribute__((always_inline)) {
       return function(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments, extra);
     };
@@ -190,6 +206,7 @@ struct LaunchKernelExHook {
   static constexpr HookRow*& row = g_line.rows[kRow];
 
   static CUresult CUDAAPI call(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+    after_jump();
     if (config == nullptr) return at_length(config, f, arguments, extra);
     return launch<kRow, kId>(
         *config, f, config->hStream, config->numAttrs == 0,
@@ -210,6 +227,7 @@ struct DestroyHook {
   static constinit inline HookRow* row = nullptr;
 
   static CUresult CUDAAPI call(Destroyed what) {
+    after_jump();
     (InterposeSource::current()->*Tell)(what);
     return real_of<CUresult(Destroyed)>(row)(what);
   }
@@ -220,6 +238,7 @@ struct PrimaryContextHook {
   static constinit inline HookRow* row = nullptr;
 
   static CUresult CUDAAPI call(CUdevice device) {
+    after_jump();
     std::optional<EventTimer::HeldOff> held;  // the context may go with it
     if (EventTimer* const events = InterposeSource::current()->events()) {
       ThreadState* const thread = InterposeSource::current()->recorder().enter();
@@ -407,6 +426,7 @@ void turn_hooks(InterposeSource& source, const hooks::HookTable& table, Hooks wh
     if (row == nullptr || (entry.group == Group::kEdge && !edges)) continue;
     const bool on = which == Hooks::kAll || (which == Hooks::kState && entry.group == Group::kState);
     void* const target = on ? entry.function : __atomic_load_n(&row->real, __ATOMIC_ACQUIRE);
+    before_turn();
     __atomic_store_n(&row->target, target, __ATOMIC_RELEASE);
   }
 }

@@ -105,7 +105,8 @@
   .cfi_startproc
   hint #34  // bti c
   adrp x16, .Lrow_\name
-  ldr x16, [x16, :lo12:.Lrow_\name]
+  add x16, x16, :lo12:.Lrow_\name
+  ldar x16, [x16]  // what was written before the row was turned is there in the hook
   br x16
   .cfi_endproc
   .size \name, . - \name

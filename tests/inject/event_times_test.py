@@ -179,6 +179,7 @@ class EventTimes(SimTest):
     def test_the_programs_state_is_as_it_was(self):
         self.hosted("state", 300, every=1)
 
+    @unittest.skipIf("thread" in SANITIZE, "the sanitizer forbids threads in a forked child")
     def test_forks(self):
         for what in ("fork_after", "fork_first", "raw_clone"):
             with self.subTest(what):
