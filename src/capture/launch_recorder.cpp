@@ -242,10 +242,10 @@ void LaunchRecorder::mark_stream(ThreadState& thread, ThreadState::StreamEntry& 
 
 void LaunchRecorder::retire_tracks(ThreadState& thread) noexcept {
   if (parts_.markers == nullptr) return;
-  for (ThreadState::StreamEntry& entry : thread.streams) {
-    if (entry.kind != 0 && entry.track != 0) parts_.markers->retire(entry.track - 1);
+  thread.each_stream([this](ThreadState::StreamEntry& entry) {
+    if (entry.track != 0) parts_.markers->retire(entry.track - 1);
     entry.track = 0;
-  }
+  });
 }
 
 ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const void* stream, bool per_thread_default,
@@ -258,7 +258,8 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
     thread.stream_generation = generation;
   }
   const std::uint32_t kind = per_thread_default ? 2 : 1;
-  auto& entry = thread.streams[ThreadState::stream_slot(stream, context_uid, kind)];
+  const std::size_t slot = ThreadState::stream_slot(stream, context_uid, kind);
+  auto& entry = thread.streams[slot];
   if (entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid) [[likely]] return entry;
   if (entry.kind != 0 && entry.track != 0 && parts_.markers != nullptr) parts_.markers->retire(entry.track - 1);
   MissGuard miss(thread);
@@ -268,7 +269,7 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
   const bool own_default = stream == kPerThreadStream || (stream == nullptr && per_thread_default);
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
-  entry = {};  // not sure of anything
+  thread.emptied_stream(slot);  // not sure of anything
   entry.stream = stream;
   entry.context_uid = context_uid;
   entry.kind = kind;

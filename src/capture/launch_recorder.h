@@ -131,6 +131,7 @@ class LaunchRecorder {
                                       const void* context, std::uint32_t context_uid, void* source,
                                       DeviceOf device_of) noexcept;
   void mark_before(ThreadState& thread, ThreadState::StreamEntry& entry, std::int64_t now) noexcept;
+  void mark_before_wait(ThreadState& thread, const DriverCall& call, std::int64_t now) noexcept;
   void mark_stream(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;
   bool may_be_captured(const ThreadState::StreamEntry& entry) const noexcept;
   bool is_captured(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept;

@@ -17,22 +17,22 @@ constexpr bool is_of_context_device(ApiCall call) noexcept {
 
 }  // namespace
 
+// What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile. Of the one
+// stream that is waited for the wait itself tells.
+void LaunchRecorder::mark_before_wait(ThreadState& thread, const DriverCall& call, std::int64_t now) noexcept {
+  const std::uint32_t kind_waited_for = !call.has_stream ? 0 : call.per_thread_default ? 2 : 1;
+  thread.each_stream([&](ThreadState::StreamEntry& entry) {
+    if (entry.unmarked == 0 || entry.context_uid != call.context_uid || may_be_captured(entry)) return;
+    const bool waited_for = entry.kind == kind_waited_for && entry.stream == call.stream;
+    if (!waited_for || entry.marked_ns <= now - kMarkNs) mark_stream(thread, entry);
+  });
+}
+
 void LaunchRecorder::on_call_enter(ThreadState& thread, const DriverCall& call, void* source,
                                    DeviceOf device_of) noexcept {
   const ApiKind kind = event::facts(call.call).kind;
-  // What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile. Of the
-  // one stream that is waited for the wait itself tells.
-  if (call.may_wait && thread.marks) {
-    const std::int64_t due_ns = now_ns() - kMarkNs;
-    const std::uint32_t kind_waited_for = !call.has_stream ? 0 : call.per_thread_default ? 2 : 1;
-    for (ThreadState::StreamEntry& entry : thread.streams) {
-      if (entry.kind == 0 || entry.unmarked == 0 || entry.context_uid != call.context_uid || may_be_captured(entry)) {
-        continue;
-      }
-      const bool waited_for = entry.kind == kind_waited_for && entry.stream == call.stream;
-      if (!waited_for || entry.marked_ns <= due_ns) mark_stream(thread, entry);
-    }
-  }
+  std::int64_t now = now_ns();
+  if (call.may_wait && thread.marks) mark_before_wait(thread, call, now);
   std::uint32_t stream = 0;
   std::uint16_t flags = 0;
   if (call.has_stream) {
@@ -42,7 +42,8 @@ void LaunchRecorder::on_call_enter(ThreadState& thread, const DriverCall& call, 
     if (kind != ApiKind::kEdge && may_be_captured(entry) && is_captured(thread, entry)) flags = flight::kFlagCaptured;
   }
   const std::int32_t device = is_of_context_device(call.call) ? device_of_context(thread, call, source, device_of) : -1;
-  const std::int64_t now = now_ns();
+  if (thread.missed) [[unlikely]] now = now_ns();  // what we did ourselves is no part of the host's call
+  thread.missed = false;
   flight::Record* const record = begin(thread, flight::RecordKind::kApiCall);
   if (record == nullptr) return;
   record->flags = flags;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -92,6 +93,7 @@ struct alignas(64) ThreadState {
   std::uint32_t sample = 0;   // counts launches to time our own cost now and then
   std::array<flight::Record*, kMaxOpen> open{};
   std::int64_t sampled_enter_ns = -1;
+  std::uint64_t streams_known = 0;  // a bit for each of `streams` that is not empty
   std::uint32_t graph_generation = 0;
   ScopeStack scopes;
   std::unique_ptr<ScopeCache> scope_cache;  // null until the first scope
@@ -126,12 +128,24 @@ struct alignas(64) ThreadState {
     return ((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ of_context ^ kind) % kStreamSlots;
   }
 
+  StreamEntry& emptied_stream(std::size_t slot) noexcept {
+    streams_known |= std::uint64_t{1} << slot;
+    return streams[slot] = {};
+  }
+  // Those that are not empty: most threads use few, and each is a cache line.
+  template <class Visit>
+  void each_stream(Visit&& visit) noexcept {
+    static_assert(kStreamSlots == 64);
+    for (std::uint64_t left = streams_known; left != 0; left &= left - 1) visit(streams[std::countr_zero(left)]);
+  }
+
   // In place: a whole new array would first stand on the host's stack, which may be small.
   void forget_launches() noexcept {
     for (auto& ways : launches) ways[0].valid = ways[1].valid = false;
   }
   void forget_streams() noexcept {
-    for (auto& entry : streams) entry.kind = 0;
+    each_stream([](StreamEntry& entry) { entry.kind = 0; });
+    streams_known = 0;
   }
   void forget_graphs() noexcept {
     for (auto& entry : graphs) entry.id = 0;

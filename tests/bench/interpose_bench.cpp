@@ -1,6 +1,6 @@
 // What a hooked launch costs over the driver's own function: the jump of an idle hook, and the whole way of a recorded
 // launch at a cache hit, with a driver that does nothing. On a stream of the program's, and on the default stream,
-// where the driver is asked for the current context.
+// where the driver is asked for the current context. And of the calls beside launches a wait, a copy and a graph.
 //
 // The hooks library is not needed: this program is its table.
 #include <benchmark/benchmark.h>
@@ -31,9 +31,47 @@ CUresult CUDAAPI one_device(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-hooks::HookRow g_row{reinterpret_cast<void*>(&launch_nothing), reinterpret_cast<void*>(&launch_nothing), nullptr,
-                     nullptr, "cuLaunchKernel", 0};
-hooks::HookTable g_table{hooks::HookTable::kVersion, sizeof(hooks::HookRow), 1, &g_row, 0, 1, 0};
+CUresult CUDAAPI wait_for_nothing(CUstream) {
+  benchmark::ClobberMemory();
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI copy_nothing(CUdeviceptr, const void*, std::size_t, CUstream) {
+  benchmark::ClobberMemory();
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI launch_no_graph(CUgraphExec, CUstream) {
+  benchmark::ClobberMemory();
+  return CUDA_SUCCESS;
+}
+
+template <class Function>
+hooks::HookRow row(const char* name, Function* function) {
+  return {reinterpret_cast<void*>(function), reinterpret_cast<void*>(function), nullptr, nullptr, name, 0};
+}
+enum Row { kLaunch, kWait, kCopy, kGraph, kRows };
+hooks::HookRow g_rows[kRows] = {row("cuLaunchKernel", &launch_nothing), row("cuStreamSynchronize", &wait_for_nothing),
+                                row("cuMemcpyHtoDAsync_v2", &copy_nothing), row("cuGraphLaunch", &launch_no_graph)};
+hooks::HookTable g_table{hooks::HookTable::kVersion, sizeof(hooks::HookRow), kRows, g_rows, 0, 1, 0};
+
+// Through the row's target, or past it.
+template <class... Args>
+CUresult call(Row row, bool hooked, Args... args) {
+  void* const target = __atomic_load_n(hooked ? &g_rows[row].target : &g_rows[row].real, __ATOMIC_RELAXED);
+  return reinterpret_cast<CUresult (*)(Args...)>(target)(args...);
+}
+CUresult launch(bool hooked, CUstream stream) {
+  return call(kLaunch, hooked, reinterpret_cast<CUfunction>(0x2000), 4u, 1u, 1u, 256u, 1u, 1u, 0u, stream,
+              static_cast<void**>(nullptr), static_cast<void**>(nullptr));
+}
+CUresult call_of(Row row, bool hooked, CUstream stream) {
+  switch (row) {
+    case kWait: return call(row, hooked, stream);
+    case kCopy:
+      return call(row, hooked, CUdeviceptr{0x5000}, static_cast<const void*>(nullptr), std::size_t{8}, stream);
+    case kGraph: return call(row, hooked, reinterpret_cast<CUgraphExec>(0x4000), stream);
+    default: return launch(hooked, stream);
+  }
+}
 
 capture::InterposeSource& source() {
   static capture::InterposeSource* const one = [] {
@@ -52,9 +90,7 @@ void launch_all(benchmark::State& state, CUstream stream) {
   Rig& rig = bench::rig();
   std::uint64_t launches = 0;
   for (auto _ : state) {
-    const auto launch = reinterpret_cast<decltype(&launch_nothing)>(__atomic_load_n(&g_row.target, __ATOMIC_RELAXED));
-    benchmark::DoNotOptimize(
-        launch(reinterpret_cast<CUfunction>(0x2000), 4, 1, 1, 256, 1, 1, 0, stream, nullptr, nullptr));
+    benchmark::DoNotOptimize(launch(true, stream));
     if (++launches % (flight::kRecordsPerChunk * 64) != 0) continue;
     if (capture::ThreadState* const thread = capture::this_thread_state()) rig.give_back(*thread->ring);
   }
@@ -62,32 +98,40 @@ void launch_all(benchmark::State& state, CUstream stream) {
 }
 
 #if defined(__x86_64__)
-// The same with a driver that uses the first-level caches for itself: ticks of a launch and the driver's work behind it,
-// in turns with the driver's own function, by the median.
+// The same with a driver that uses the first-level caches for itself: ticks of a call and the driver's work behind it, in
+// turns with the driver's own function, by the median.
 void BM_Cold(benchmark::State& state) {
   static bench::Driver driver;
-  const bool recorded = state.range(0) != 0;
+  const auto row = static_cast<Row>(state.range(0));
+  const bool recorded = state.range(1) != 0;
   const auto stream = reinterpret_cast<CUstream>(0x3000);
   std::string problem;
   if (recorded && source().start(problem) != capture::SourceStatus::kOk) return state.SkipWithError(problem.c_str());
   Rig& rig = bench::rig();
   std::vector<std::uint64_t> ticks[2];
   std::uint64_t launches = 0;
+  if (recorded) {
+    launch(true, stream);
+    // As with a board of markers, which this rig has not: before a wait it is looked for what has no mark yet.
+    capture::ThreadState& thread = *capture::this_thread_state();
+    for (auto& entry : thread.streams) entry.unmarked = 0;
+    thread.marks = row == kWait;
+  }
   for (auto _ : state) {
     for (int hooked = 0; hooked < 2; ++hooked) {
       driver.run();
-      const auto launch = reinterpret_cast<decltype(&launch_nothing)>(
-          __atomic_load_n(hooked != 0 ? &g_row.target : &g_row.real, __ATOMIC_RELAXED));
       const std::uint64_t begin = __rdtsc();
-      benchmark::DoNotOptimize(
-          launch(reinterpret_cast<CUfunction>(0x2000), 4, 1, 1, 256, 1, 1, 0, stream, nullptr, nullptr));
+      benchmark::DoNotOptimize(call_of(row, hooked != 0, stream));
       driver.run();
       ticks[hooked].push_back(__rdtsc() - begin);
     }
     if (++launches % (flight::kRecordsPerChunk * 64) != 0) continue;
     if (capture::ThreadState* const thread = capture::this_thread_state()) rig.give_back(*thread->ring);
   }
-  if (recorded) source().stop(true);
+  if (recorded) {
+    capture::this_thread_state()->marks = false;
+    source().stop(true);
+  }
   const auto quantile = [&](int which, double share) {
     auto& all = ticks[which];
     std::sort(all.begin(), all.end());
@@ -98,7 +142,14 @@ void BM_Cold(benchmark::State& state) {
   }
   state.counters["bare"] = quantile(0, 0.5);
 }
-BENCHMARK(BM_Cold)->ArgName("recorded")->Arg(0)->Arg(1)->Iterations(60000);
+BENCHMARK(BM_Cold)
+    ->ArgNames({"call", "recorded"})
+    ->Args({kLaunch, 0})
+    ->Args({kLaunch, 1})
+    ->Args({kWait, 1})
+    ->Args({kCopy, 1})
+    ->Args({kGraph, 1})
+    ->Iterations(60000);
 #endif
 
 void BM_Idle(benchmark::State& state) {
