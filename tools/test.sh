@@ -115,7 +115,7 @@ sanitized() {  # name, preset, labels, targets...
   if step "$name: build" build "$preset" "$@"; then
     step "$name: no warnings" no_warnings
     stage "$name: tests"
-    tests "$preset" -L "$labels" -j $((2 * jobs))
+    tests "$preset" -L "$labels" -j $((3 * jobs))
   fi
 }
 
