@@ -259,7 +259,7 @@ void Recovery::choose_records() {
       if (!flight_.usable(at) || in_log_[at] || (alive_ && seq.counter() >= slot.seen)) continue;
       note_record(at, seq);
       slot.end = std::max(slot.end, seq.counter() + 1);
-      const bool taken = i < chunk.taken;
+      const bool taken = i < chunk.taken || (flight_.record(at).flags & flight::kFlagSummarised) != 0;
       // Dealt with before the last summary line: it stands there.
       const bool in_summary =
           taken && flight_.ledger.summarised > 0 && flight_.record(at).launch_ns <= summarised_until_ns_;

@@ -194,8 +194,9 @@ enum class RecordPhase : std::uint8_t {
 
 inline constexpr std::uint16_t kFlagCaptured = 1;
 inline constexpr std::uint16_t kFlagConfigUnknown = 2;  // the table was full
-inline constexpr std::uint16_t kFlagEventTimed = 4;  // between two events of ours, by whose number `correlation` is
+inline constexpr std::uint16_t kFlagEventTimed = 4;    // between two events of ours, by whose number `correlation` is
 inline constexpr std::uint16_t kFlagCallUntimed = 8;   // call_ns means nothing though the call came back
+inline constexpr std::uint16_t kFlagSummarised = 16;   // by the recorder: it has no line and stands in its next summary
 
 // One event, 64 bytes, one cache line. Counters do not repeat across a recycled chunk: `counter_low` lets a reader
 // tell a record of this chunk's life from one left over of the life before.

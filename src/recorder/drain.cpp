@@ -90,7 +90,7 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
     const std::uint32_t before = cursor.taken;
     bool waits = false;
     while (cursor.taken < committed) {
-      const flight::Record& record = chunk.records[cursor.taken];
+      flight::Record& record = chunk.records[cursor.taken];
       const auto phase = static_cast<RecordPhase>(record.phase.load(std::memory_order_acquire));
       if (phase == RecordPhase::kEntered) {  // the call has not come back: the last record of this thread
         waits = true;
@@ -99,7 +99,13 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
       }
       const event::Seq seq(slot, first + cursor.taken);
       bool summarised = false;
-      if (take(record, phase, seq, summarised) && !summarised) write(record, phase, seq, cursor);
+      if (take(record, phase, seq, summarised)) {
+        if (!summarised) {
+          write(record, phase, seq, cursor);
+        } else if (chunks_[cursor.chunk].held > 0) {
+          record.flags |= flight::kFlagSummarised;  // for as long as nothing is told of how far the chunk was taken
+        }
+      }
       ++cursor.taken;
       ++taken;
       ++taken_total_;

@@ -21,7 +21,7 @@ class Follower:
 
     def __init__(self, path):
         self.path, self.at, self.rest = path, 0, b""
-        self.levels, self.notices, self.launches = [], [], 0
+        self.levels, self.notices, self.lines, self.summarised = [], [], 0, 0
 
     def look(self):
         if not self.path.exists():
@@ -33,14 +33,18 @@ class Follower:
         *lines, self.rest = (self.rest + text).split(b"\n")
         for line in lines:
             if line.startswith(b'{"type":"kernel_event"'):
-                self.launches += 1
+                self.lines += 1
             elif line.startswith(b'{"type":"kernel_summary"'):
-                self.launches += json.loads(line)["count"]
+                self.summarised += json.loads(line)["count"]
             elif line.startswith(b'{"type":"level_event"'):
                 self.levels.append(json.loads(line))
             elif line.startswith(b'{"type":"notice_event"'):
                 self.notices.append(json.loads(line)["code"])
         return self
+
+    @property
+    def launches(self):
+        return self.lines + self.summarised
 
     @property
     def level(self):
@@ -251,6 +255,28 @@ class Levels(Budget):
         host.process.wait()
         code, _ = recover(self.dir / "log.flight")
         self.assertEqual(code, 4)
+        told = json.loads(self.tool("report", "--json", self.dir).stdout)
+        self.assertEqual(told["totals"]["launches"], host.launched)
+
+    @needs_times
+    def test_a_killed_program_with_work_that_has_not_ended(self):
+        host = self.budgeted("k:0.001", "long:600000", GPUFLIGHT_BUDGET="0.1%")
+        host.do("stream s")
+
+        def step():
+            host.do("launch long 1 s")  # it has no line yet, so none of its chunk counts as dealt with
+            host.launched += 1
+            for _ in range(10):
+                self.launch(host, 20)
+                time.sleep(0.005)
+
+        self.until(host, lambda seen: seen.level == "summaries", step)
+        self.launch(host, 20)
+        summarised = host.seen.summarised
+        self.until(host, lambda seen: seen.summarised > summarised)
+        host.process.send_signal(signal.SIGKILL)
+        host.process.wait()
+        self.assertEqual(recover(self.dir / "log.flight")[0], 4)
         told = json.loads(self.tool("report", "--json", self.dir).stdout)
         self.assertEqual(told["totals"]["launches"], host.launched)
 
