@@ -28,6 +28,8 @@ void add_machine(Machine& machine, const LogFacts& log) {
     add(MachineFact::kBoard, device.uuid);
   }
   add(MachineFact::kTiming, std::string(log.timing()));
+  if (log.event_timed > 0) add(MachineFact::kTimeSource, "events");
+  if (log.timed_kernels + log.late_times > log.event_timed) add(MachineFact::kTimeSource, "CUPTI");
   if (!log.start) return;
   if (log.start->driver_version) add(MachineFact::kDriver, cuda_version(*log.start->driver_version));
   add(MachineFact::kHost, log.start->host);

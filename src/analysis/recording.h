@@ -30,11 +30,13 @@ struct KernelConfigKey {
 // build changes.
 std::string stable_name(std::string_view mangled);
 
-enum class MachineFact : std::uint8_t { kDevice, kClocks, kDriver, kBoard, kHost, kRecorder, kTiming };
-inline constexpr int kMachineFactCount = 7;
-inline constexpr const char* kMachineFactNames[] = {"device", "clocks", "driver", "board", "host", "recorder", "timing"};
-// Times of sides that differ in this are not compared; the others are worth a note.
-constexpr bool decides_times(MachineFact fact) { return fact <= MachineFact::kDriver; }
+enum class MachineFact : std::uint8_t { kDevice, kClocks, kDriver, kTimeSource, kBoard, kHost, kRecorder, kTiming };
+inline constexpr int kMachineFactCount = 8;
+inline constexpr const char* kMachineFactNames[] = {"device", "clocks", "driver",   "time_source",
+                                                    "board",  "host",   "recorder", "timing"};
+// Times of sides that differ in this are not compared; the others are worth a note. (A time by events holds what lies
+// between them beside the kernel: of a short one as much again.)
+constexpr bool decides_times(MachineFact fact) { return fact <= MachineFact::kTimeSource; }
 using Machine = std::array<std::set<std::string>, kMachineFactCount>;  // all values there are; none: not known
 
 struct Recording {

@@ -96,7 +96,7 @@ class Diff(FolderTest):
     def test_times_of_other_machines_are_refused(self):
         a = self.side("a")
         for name, other in (("device", {"device": "NVIDIA H200"}), ("driver", {"driver": 12080}),
-                            ("clocks", {"clock_khz": 1_000_000})):
+                            ("clocks", {"clock_khz": 1_000_000}), ("time_source", {"by_events": True})):
             b = self.side(name, ns=80_000, first=1, **other)
             facts = self.diff(a, b, code=3)
             self.assertTrue(facts["refused"])

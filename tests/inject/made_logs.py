@@ -38,7 +38,7 @@ class Log:
         return (1 << 40) + self.counter
 
     def kernel(self, ns, name="_Z8reduce_0PKfPfi", regs=32, block="(256,1,1)", grid="(1024,1,1)", shared=0, dynamic=0,
-               occupancy=1.0, limiter="warps", spill=0, blocks=6, scope=None, gap=1000):
+               occupancy=1.0, limiter="warps", spill=0, blocks=6, scope=None, gap=1000, by_events=False):
         start = self.time_ns + gap
         self.add(golden("kernel_event"), name=name, num_regs=regs, block=block, grid=grid, static_shared_bytes=shared,
                  dyn_shared_bytes=dynamic, occupancy=occupancy, limiting_resource=limiter, limiting_resources=[limiter],
@@ -46,6 +46,8 @@ class Log:
                  seq=self.seq(), launch_ns=self.time_ns, call_ns=500, status=0, start_ns=start if ns is not None else None,
                  end_ns=start + ns if ns is not None else None, duration_ns=ns, queue_ns=gap if ns is not None else None,
                  graph=None, graph_node=None, captured=False)
+        if by_events:
+            self.lines[-1].update(start_ns=None, end_ns=None, queue_ns=None, time_source="events", error_ns=3000)
         self.time_ns = start + (ns or 0)
 
     def scope(self, phase, path):
