@@ -239,8 +239,7 @@ void DriverCallReader::on_driver_exit(ThreadState& thread, CUpti_CallbackId id,
       break;
     case CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture:
     case CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz:
-      // An invalidated capture ends here too; refused for another reason (wrong thread, not capturing), it goes on.
-      if (status == CUDA_SUCCESS || status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) recorder_.on_capture_ended();
+      on_end_capture(thread, id == CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz, data, status);
       break;
     case CUPTI_DRIVER_TRACE_CBID_cuStreamCreate: {
       const auto& p = *static_cast<const cuStreamCreate_params*>(data.functionParams);
@@ -290,6 +289,17 @@ void DriverCallReader::on_driver_exit(ThreadState& thread, CUpti_CallbackId id,
       on_return(thread, static_cast<std::int32_t>(status), data, data.functionName);
       break;
   }
+}
+
+// An invalidated capture ends here too; refused for another reason (wrong thread, not capturing), it goes on. One whose
+// streams had not joined is over by all that is seen, but nothing says so: there the driver is asked.
+void DriverCallReader::on_end_capture(ThreadState& thread, bool per_thread_default, const CUpti_CallbackData& data,
+                                      CUresult status) noexcept {
+  const auto& p = *static_cast<const cuStreamEndCapture_params*>(data.functionParams);
+  const bool ended = status == CUDA_SUCCESS || status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+                     (status == CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&
+                      !recorder_.is_capturing(thread, p.hStream, per_thread_default).value_or(true));
+  if (ended) recorder_.on_capture_ended();
 }
 
 void DriverCallReader::on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data,

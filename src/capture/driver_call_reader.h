@@ -79,6 +79,8 @@ class DriverCallReader {
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_watched_call(ThreadState& thread, const WatchedCall& watched, const CUpti_CallbackData& data) noexcept;
   void on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data, const char* name) noexcept;
+  void on_end_capture(ThreadState& thread, bool per_thread_default, const CUpti_CallbackData& data,
+                      CUresult status) noexcept;
   void on_sticky_error(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data,
                        const char* name) noexcept;
   void on_multi_device(ThreadState& thread, const CUpti_CallbackData& data) noexcept;

@@ -288,15 +288,21 @@ bool LaunchRecorder::may_be_captured(const ThreadState::StreamEntry& entry) cons
 // Asks the driver, which costs 100 to 180 ns. A stream found free stays so until a capture is seen to begin on it or it
 // waits for an event of another stream, so that after a blind pause one question a stream is enough.
 bool LaunchRecorder::is_captured(ThreadState& thread, ThreadState::StreamEntry& entry) noexcept {
-  const auto ask = entry.kind == 2 ? parts_.driver.stream_is_capturing_ptsz : parts_.driver.stream_is_capturing;
-  if (ask == nullptr) return false;
   const std::uint32_t doubts = parts_.page.doubts.load(std::memory_order_acquire);
+  const std::optional<bool> captured = is_capturing(thread, entry.stream, entry.kind == 2);
+  if (!captured) return false;
+  if (!*captured) entry.sure_at = doubts;
+  return *captured;
+}
+
+std::optional<bool> LaunchRecorder::is_capturing(ThreadState& thread, const void* stream,
+                                                 bool per_thread_default) noexcept {
+  const auto ask = per_thread_default ? parts_.driver.stream_is_capturing_ptsz : parts_.driver.stream_is_capturing;
+  if (ask == nullptr) return std::nullopt;
   MissGuard miss(thread);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (ask(static_cast<CUstream>(const_cast<void*>(entry.stream)), &status) != CUDA_SUCCESS) return false;
-  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return true;
-  entry.sure_at = doubts;
-  return false;
+  if (ask(static_cast<CUstream>(const_cast<void*>(stream)), &status) != CUDA_SUCCESS) return std::nullopt;
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 // What was not seen during the pause may have changed everything that is kept by handle.

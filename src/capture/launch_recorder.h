@@ -97,6 +97,8 @@ class LaunchRecorder {
 
   void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
   void on_capture_ended() noexcept;
+  // As the driver says; no value: it does not.
+  std::optional<bool> is_capturing(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;
 
   // The source saw nothing for a while, not even module unloads, and sees again.
   void on_resumed_blind() noexcept;

@@ -3,6 +3,7 @@
 //
 //   event_times_host plain N        N launches of 20 us
 //   event_times_host capture N      N launches while a capture in the strictest mode runs on another thread
+//   event_times_host unjoined N     N launches after a capture that could not be ended in order
 //   event_times_host context        contexts that are destroyed while launches of theirs are in flight
 //   event_times_host reset          the primary context likewise
 //   event_times_host unfinished     ends while its kernels run
@@ -101,6 +102,23 @@ void capture(int launches) {
   usleep(150'000);
 }
 
+void unjoined(int launches) {
+  const Cuda cuda({kernel_named("k", 16, 20'000)});
+  const CUstream origin = cuda.stream(), forked = cuda.stream(), stream = cuda.stream();
+  CUevent fork = nullptr;
+  Cuda::check(call("cuEventCreate", &fork, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING)), "event");
+  Cuda::check(call("cuStreamBeginCapture_v2", origin, CU_STREAM_CAPTURE_MODE_RELAXED), "begin");
+  Cuda::check(call("cuEventRecord", fork, origin), "fork");
+  Cuda::check(call("cuStreamWaitEvent", forked, fork, 0u), "fork");
+  Cuda::check(cuda.launch(1, 0, 64, forked), "captured launch");
+  CUgraph graph = nullptr;
+  const int code = call("cuStreamEndCapture", origin, &graph);
+  if (code != CUDA_ERROR_STREAM_CAPTURE_UNJOINED) fail("the capture's end: " + std::to_string(code));
+  for (int i = 0; i < launches; ++i) Cuda::check(cuda.launch(1, 0, 64, stream), "launch");
+  synchronize();
+  usleep(150'000);
+}
+
 CUfunction function_in_current() {
   gpuflight::sim::ModuleImage image;
   image.kernels = {kernel_named("k", 16, 20'000'000)};
@@ -176,6 +194,7 @@ int main(int argc, char** argv) {
   const int count = argc > 2 ? std::atoi(argv[2]) : 0;
   if (what == "plain") plain(count);
   if (what == "capture") capture(count);
+  if (what == "unjoined") unjoined(count);
   if (what == "context") contexts();
   if (what == "reset") reset();
   if (what == "unfinished") unfinished();

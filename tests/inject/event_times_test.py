@@ -148,6 +148,11 @@ class EventTimes(SimTest):
         log = self.played(plan, 1)
         self.assertEqual(self.timed(log), list(range(1, 21)) + list(range(61, 81)))
 
+    def test_a_capture_that_ends_unjoined_is_over(self):
+        _, log = self.hosted("unjoined", 40)
+        self.assertEqual([e["captured"] for e in log.kernels], [True] + [False] * 40)
+        self.assertGreaterEqual(len(self.timed(log)), 4)
+
     def test_a_refused_launch_has_none(self):
         launch = {"op": "launch", "kernel": "k", "grid": 4, "block": 64}
         plan = quick_plan()

@@ -70,6 +70,8 @@ def environment(preload=True, sim=True, **variables):
         env["UBSAN_OPTIONS"] = "print_stacktrace=1:exitcode=66"
         env["TSAN_OPTIONS"] = (f"exitcode=66:report_signal_unsafe=0:die_after_fork=0:"
                                f"suppressions={SOURCE / 'tests' / 'inject' / 'tsan.supp'}")
+        # The recorder is as much slower there as the program is, and shares the machine with other tests.
+        env["GPUFLIGHT_EXIT_TIMEOUT_MS"] = str(2000 * SLOW)
     # Not the default, and more happens with it; a part of the tests runs a second time without.
     env["GPUFLIGHT_TIMING"] = os.environ.get("GPUFLIGHT_TEST_TIMING", "all")
     if preload and CAPTURE != "auto":
