@@ -61,6 +61,18 @@ class ChunkQueue {
     return true;
   }
 
+  // At most `most` of those that are taken next; for the giver. Some may be taken meanwhile.
+  template <class Visit>
+  std::uint32_t each_next(std::uint32_t most, Visit&& visit) const {
+    const std::uint64_t position = take_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < most; ++i) {
+      const Cell& cell = cells_[(position + i) & mask_];
+      if (cell.turn.load(std::memory_order_acquire) != position + i + 1) return i;
+      visit(cell.chunk);
+    }
+    return most;
+  }
+
  private:
   struct Cell {
     std::atomic<std::uint64_t> turn;
@@ -94,6 +106,16 @@ class ChunkStack {
     do {
       below_[chunk].store(index(head), std::memory_order_relaxed);
     } while (!head_.compare_exchange_weak(head, pack(chunk, head), std::memory_order_release, std::memory_order_relaxed));
+  }
+
+  template <class Visit>
+  std::uint32_t each_next(std::uint32_t most, Visit&& visit) const {
+    std::uint32_t chunk = index(head_.load(std::memory_order_acquire)), count = 0;
+    for (; count < most && chunk != kNoChunk; ++count) {
+      visit(chunk);
+      chunk = below_[chunk].load(std::memory_order_relaxed);
+    }
+    return count;
   }
 
  private:
@@ -134,6 +156,13 @@ class ChunkPool {
     }
     free_.fetch_add(1, std::memory_order_relaxed);
     return true;
+  }
+
+  // At most `most` of those that are taken next; for the giver. Some may be taken meanwhile.
+  template <class Visit>
+  void each_next(std::uint32_t most, Visit&& visit) const {
+    const std::uint32_t newest = stack_.each_next(most, visit);
+    queue_.each_next(most - newest, visit);
   }
 
   void set_reuse(Reuse reuse) noexcept { reuse_.store(reuse, std::memory_order_relaxed); }

@@ -143,6 +143,16 @@ void FlightFile::release(std::uint64_t begin, std::uint64_t end) noexcept {
   if (begin < end) madvise(base_ + begin, end - begin, MADV_REMOVE);
 }
 
+bool FlightFile::populate(std::uint32_t first_chunk, std::uint32_t count) noexcept {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  if (first_chunk >= chunk_count_ || count > chunk_count_ - first_chunk) return false;
+  const std::uint64_t begin = (offsets_.chunks + first_chunk * kChunkBytes) / kPage * kPage;
+  const std::uint64_t end = std::min(round_up(offsets_.chunks + (first_chunk + count) * kChunkBytes, kPage), offsets_.end);
+  return madvise(base_ + begin, end - begin, MADV_POPULATE_WRITE) == 0;
+}
+
 bool FlightFile::map_private(Result& result) {
   void* const base = mmap(nullptr, offsets_.end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {

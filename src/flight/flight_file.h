@@ -67,6 +67,10 @@ class FlightFile {
   char* strings() const noexcept { return at<char>(offsets_.strings); }
   Chunk* chunks() const noexcept { return at<Chunk>(offsets_.chunks); }
 
+  // Maps the pages of these chunks for writing, so that whoever writes there first finds them; what they hold stays.
+  // False: the kernel (before 5.14) or the disk does not let it, and a page is mapped when it is written to.
+  bool populate(std::uint32_t first_chunk, std::uint32_t count) noexcept;
+
   const Capacities& capacities() const noexcept { return capacities_; }
   std::uint32_t chunk_count() const noexcept { return chunk_count_; }
   std::uint64_t bytes() const noexcept { return offsets_.end; }

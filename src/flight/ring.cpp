@@ -1,5 +1,6 @@
 #include "flight/ring.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <sched.h>
@@ -74,6 +75,24 @@ void RingSet::release(Ring* ring) noexcept {
   Lock lock(lock_);
   ring->slot_->owner_tid.store(0, std::memory_order_release);
   free_slots_[free_count_++] = ring->slot_index_;
+}
+
+void RingSet::make_ready(std::uint64_t records) noexcept {
+  constexpr std::uint64_t kLeast = 4, kMost = 512;  // 8 MiB
+  if (records == 0 || !may_populate_) return;
+  std::uint32_t first = 0, count = 0;
+  const auto populate = [&] { may_populate_ = may_populate_ && (count == 0 || file_.populate(first, count)); };
+  pool_.each_next(static_cast<std::uint32_t>(std::clamp(2 * records / kRecordsPerChunk, kLeast, kMost)),
+                  [&](std::uint32_t chunk) {
+                    if (count > 0 && chunk == first + count) {
+                      ++count;
+                      return;
+                    }
+                    populate();
+                    first = chunk;
+                    count = 1;
+                  });
+  populate();
 }
 
 std::uint64_t RingSet::seen() const noexcept {

@@ -32,6 +32,7 @@ void Recorder::loop() noexcept {
     drain_->say(std::move(notice));
   }
   begin_budget();
+  rings_->make_ready(1);
   for (bool stop = false; !stop;) {
     bool asked = false, last = false;
     {
@@ -60,7 +61,8 @@ void Recorder::loop() noexcept {
     watch_->begin_round(launches_->now_ns());
     gpu_->begin_round(*drain_, launches_->now_ns(), asked, devices_->several());
     event_times_->begin_round();
-    drain_->round(budget_ != nullptr && !asked);  // what makes it last is what a budget is to put right
+    // What makes it last is what a budget is to put right.
+    rings_->make_ready(drain_->round(budget_ != nullptr && !asked));
     event_times_->round(*drain_);
     fetch_gpu_times(last);
     watch_round();

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -132,6 +133,53 @@ TEST(ChunkPool, GivesEachChunkOnceOldestFirst) {
   EXPECT_EQ(pool.try_take(), 3u);
   EXPECT_EQ(pool.try_take(), 1u);
   EXPECT_EQ(pool.try_take(), kNoChunk);
+}
+
+TEST(ChunkPool, SaysWhatIsTakenNext) {
+  const auto next = [](const ChunkPool& pool, std::uint32_t most) {
+    std::vector<std::uint32_t> chunks;
+    pool.each_next(most, [&](std::uint32_t chunk) { chunks.push_back(chunk); });
+    return chunks;
+  };
+  for (const Reuse reuse : {Reuse::kNewestFirst, Reuse::kOldestFirst}) {
+    ChunkPool pool(5, reuse);
+    EXPECT_EQ(pool.try_take(), 0u);
+    EXPECT_EQ(pool.try_take(), 1u);
+    EXPECT_EQ(next(pool, 2), (std::vector<std::uint32_t>{2, 3}));
+    ASSERT_TRUE(pool.try_give(0));
+    EXPECT_EQ(next(pool, 9), reuse == Reuse::kNewestFirst ? (std::vector<std::uint32_t>{0, 2, 3, 4})
+                                                          : (std::vector<std::uint32_t>{2, 3, 4, 0}));
+    pool.set_reuse(reuse == Reuse::kNewestFirst ? Reuse::kOldestFirst : Reuse::kNewestFirst);
+    ASSERT_TRUE(pool.try_give(1));
+    for (const std::uint32_t chunk : next(pool, 9)) EXPECT_EQ(pool.try_take(), chunk);
+    EXPECT_EQ(pool.try_take(), kNoChunk);
+  }
+}
+
+TEST_F(FlightTest, WhatIsMadeReadyHasNoPageFault) {
+  for (const std::string& name : {std::string(), path("ready.flight")}) {
+    FlightFile file;
+    file.create(name, small(64));
+    RingSet rings(file);
+    if (!file.populate(0, 1)) GTEST_SKIP() << "the kernel does not populate";
+    EXPECT_FALSE(file.populate(64, 1));
+    EXPECT_FALSE(file.populate(63, 2));
+    Ring* const ring = rings.acquire(77, "worker");
+    const auto faults_of = [&](int chunks) {
+      rusage before{}, after{};
+      getrusage(RUSAGE_THREAD, &before);
+      for (std::uint32_t i = 0; i < chunks * kRecordsPerChunk; ++i) {
+        ring->begin()->launch_ns = i;
+        ring->publish();
+      }
+      getrusage(RUSAGE_THREAD, &after);
+      return after.ru_minflt - before.ru_minflt;
+    };
+    faults_of(1);
+    rings.make_ready(10 * kRecordsPerChunk);  // 20 chunks of four pages
+    EXPECT_LT(faults_of(19), 4) << name;
+    EXPECT_EQ(rings.seen(), 20u * kRecordsPerChunk);
+  }
 }
 
 class ChunkPoolReuse : public testing::TestWithParam<Reuse> {};
