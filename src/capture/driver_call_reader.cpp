@@ -190,6 +190,9 @@ void DriverCallReader::on_watched_call(ThreadState& thread, const WatchedCall& w
     recorder_.on_edge_return(thread, call, this, &device_of);
   } else if (kind == event::ApiKind::kAlloc && status == 0) {
     recorder_.on_memory_return(thread, call.call, memory_result(call.call, data.functionParams));
+  } else if ((call.call == event::ApiCall::kStreamSynchronize || call.call == event::ApiCall::kCtxSynchronize) &&
+             status == 0) {
+    recorder_.on_wait_return(thread, call);
   }
   on_return(thread, status, data, event::facts(call.call).name);
 }

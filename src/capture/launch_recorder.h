@@ -92,6 +92,7 @@ class LaunchRecorder {
   // Likewise of another call. Before on_return: what is known only when an allocation has succeeded, and whether the
   // stream of an edge is captured, which a wait itself may have brought about.
   void on_call_enter(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
+  void on_wait_return(ThreadState& thread, const DriverCall& call) noexcept;  // that succeeded
   void on_memory_return(ThreadState& thread, event::ApiCall call, const MemoryArguments& memory) noexcept;
   void on_edge_return(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
 

@@ -96,6 +96,22 @@ flight::Record* LaunchRecorder::open_call(const ThreadState& thread, ApiCall cal
   return is_it ? record : nullptr;
 }
 
+// What this thread had launched before is done, as the line of the call says: there is nothing left to be marked. A loop of
+// short steps that waits at the end of each has no marks at all.
+void LaunchRecorder::on_wait_return(ThreadState& thread, const DriverCall& call) noexcept {
+  const flight::Record* const record = open_call(thread, call.call);
+  if (record == nullptr || !thread.marks) return;
+  const auto done = [&](ThreadState::StreamEntry& entry) {
+    if (entry.context_uid != call.context_uid || entry.marked_ns == ThreadState::kNeverMarked) return;
+    entry.unmarked = 0;
+    if (entry.marked_ns < record->launch_ns) entry.marked_ns = record->launch_ns;
+  };
+  if (!call.has_stream) return thread.each_stream(done);
+  const std::uint32_t kind = call.per_thread_default ? 2 : 1;
+  ThreadState::StreamEntry& entry = thread.streams[ThreadState::stream_slot(call.stream, call.context_uid, kind)];
+  if (entry.kind == kind && entry.stream == call.stream) done(entry);
+}
+
 void LaunchRecorder::on_memory_return(ThreadState& thread, ApiCall call, const MemoryArguments& memory) noexcept {
   flight::Record* const record = open_call(thread, call);
   if (record == nullptr) return;

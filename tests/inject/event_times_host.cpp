@@ -4,6 +4,7 @@
 //   event_times_host plain N        N launches of 20 us
 //   event_times_host capture N      N launches while a capture in the strictest mode runs on another thread
 //   event_times_host unjoined N     N launches after a capture that could not be ended in order
+//   event_times_host waits N        N times a launch into a stream, a wait for it, and 1 ms; says {"marks":0} only
 //   event_times_host context        contexts that are destroyed while launches of theirs are in flight
 //   event_times_host reset          the primary context likewise
 //   event_times_host unfinished     ends while its kernels run
@@ -73,6 +74,23 @@ void plain(int launches) {
   for (int i = 0; i < launches; ++i) Cuda::check(cuda.launch(1, 0, 64, stream), "launch");
   synchronize();
   usleep(150'000);  // the recorder reads them back
+}
+
+void waits(int times) {
+  const Cuda cuda({kernel_named("k", 16, 1000)});
+  const CUstream stream = cuda.stream();
+  static std::atomic<int> marks{0};
+  auto& hooks = *Cuda::symbol<gpuflight::sim::SimHooks*()>("gpuflight_sim_hooks")();
+  hooks.callback.store([](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void* data) {
+    marks += static_cast<const CUpti_CallbackData*>(data)->callbackSite == CUPTI_API_ENTER ? 1 : 0;
+  });
+  hooks.driver_enabled[CUPTI_DRIVER_TRACE_CBID_cuStreamWriteValue32_v2].store(1);
+  for (int i = 0; i < times; ++i) {
+    Cuda::check(cuda.launch(1, 0, 64, stream), "launch");
+    Cuda::check(call("cuStreamSynchronize", stream), "wait");
+    usleep(1000);
+  }
+  std::printf("{\"marks\":%d}\n", marks.load());
 }
 
 // The simulated driver loses a capture to any query of an event, or making of one, that is not in the relaxed mode.
@@ -195,6 +213,7 @@ int main(int argc, char** argv) {
   if (what == "plain") plain(count);
   if (what == "capture") capture(count);
   if (what == "unjoined") unjoined(count);
+  if (what == "waits") return waits(count), 0;
   if (what == "context") contexts();
   if (what == "reset") reset();
   if (what == "unfinished") unfinished();

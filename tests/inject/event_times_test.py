@@ -148,6 +148,12 @@ class EventTimes(SimTest):
         log = self.played(plan, 1)
         self.assertEqual(self.timed(log), list(range(1, 21)) + list(range(61, 81)))
 
+    def test_a_loop_that_waits_at_each_step_is_left_without_marks(self):
+        said, log = self.hosted("waits", 100)
+        self.assertEqual((len(log.kernels), len(log["sync_event"])), (100, 100))
+        self.assertLessEqual(said["marks"], 5)  # the first, and where a step took over 10 ms
+        self.assertGreaterEqual(said["marks"], 1)
+
     def test_a_capture_that_ends_unjoined_is_over(self):
         _, log = self.hosted("unjoined", 40)
         self.assertEqual([e["captured"] for e in log.kernels], [True] + [False] * 40)

@@ -187,6 +187,17 @@ class Hangs(GuidedTest):
         (begin,) = host.events("hang_event")
         self.assertEqual(names(begin["launches"]), ["hang"])
 
+    def test_in_a_loop_that_waits_at_each_step(self):
+        host = self.guided("hang:forever", "k:0.001", GPUFLIGHT_HANG_AFTER="400ms")
+        host.do("stream a", "stream b")
+        for _ in range(100):
+            host.do("launch k 3 a", "launch k 2 b", "sync a", "sync")
+        host.do("launch k 1 a", "launch hang 1 a", "launch k 1 b", "launch k 2 a")
+        host.tell("sync a")
+        (begin,) = host.wait_for("hang_event")
+        # What came before is known to be done by the waits; of the one between them and the hang nothing is.
+        self.assertEqual((names(begin["launches"]), begin["count"]), (["k", "hang", "k", "k"], 4))
+
     def test_a_copy_that_does_not_come_back_is_named(self):
         host = self.guided("hang:forever", GPUFLIGHT_HANG_AFTER="400ms")
         host.do("call prepare", "launch hang")
