@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kSampleEvery = 256;
 // two, and before a call that may wait for what has not been marked; in the one stream that is waited for not more often
 // than every kMarkNs. A mark costs the host 1 us, in which 2 to 4 ms a kMarkEvery take, and lies on the GPU between the
 // work and its waiter: a loop of steps of 250 us that waits at the end of each ran 3.4 % longer with one before each wait
-// (H200), and that its waits come back says as much.
+// (H200). That its waits come back says as much: each counts as a mark.
 inline constexpr std::uint32_t kMarkEvery = 1024;
 inline constexpr std::int64_t kMarkNs = 10'000'000;
 
