@@ -31,6 +31,9 @@ struct NoParams {};
 struct Location {
   int type, id;
 };
+struct CtxSynchronizeV2Params {
+  CUcontext ctx;
+};
 struct SetNodeParams {
   CUgraphExec exec;
   CUgraphNode node;
@@ -344,7 +347,7 @@ const auto& entries() noexcept {
     entry<PrimaryContextHook<4>>("cuDevicePrimaryCtxReset_v2", Group::kState),
 
     TYPED(cuCtxSynchronize, NoParams, CUresult(), kWatched),
-    entry<Hook<kCtxSynchronizeV2, NoParams, CUresult(CUcontext)>>("cuCtxSynchronize_v2", Group::kWatched),
+    entry<Hook<kCtxSynchronizeV2, CtxSynchronizeV2Params, CUresult(CUcontext)>>("cuCtxSynchronize_v2", Group::kWatched),
     CALL_SZ(cuStreamSynchronize, kWatched),
     TYPED(cuMemPrefetchAsync, cuMemPrefetchAsync_params, Prefetch, kWatched),
     TYPED(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync_params, Prefetch, kWatched),

@@ -174,18 +174,18 @@ event::ErrorEvent IncidentWatch::describe(const capture::SeenError& seen) {
     if (row == nullptr || row->context != error.context || state.launches.empty()) continue;
     error.in_flight.push_back(in_flight(stream, state));
     // Between the last mark answered and the first that was not: only what stands there can have been running.
-    // A stream whose marks have all been answered had done all that they stand behind.
+    // A stream whose marks have all been answered had done all that they stand behind: not what came after, so of that it is
+    // only less likely.
     const bool marked = state.outstanding_ns != 0;
     const std::int64_t until = marked ? state.outstanding_ns : INT64_MAX;
+    for (const StreamProgress::Launch& launch : state.launches) {
+      if (launch.returned_ns <= until) ++candidates;
+    }
     if (marked && !oldest_is_marked) {
-      candidates = 0;
       oldest = nullptr;
       oldest_is_marked = true;
     }
     if (marked != oldest_is_marked) continue;
-    for (const StreamProgress::Launch& launch : state.launches) {
-      if (launch.returned_ns <= until) ++candidates;
-    }
     if (oldest == nullptr || state.launches.front().launch_ns < oldest->launch_ns) oldest = &state.launches.front();
   }
   if (oldest != nullptr) {

@@ -36,8 +36,13 @@ class Watchdog {
                             ContextOf&& context_of) {
     std::vector<Finding> findings;
     if (hang_after_ns_ == 0) return findings;
-    // Contexts in which a mark says which stream it is that does not go on.
+    // Contexts in which a mark, or who waits for one stream by name, says which it is that does not go on.
     std::vector<std::uint32_t> told;
+    for (const WaitingCall& call : waiting) {
+      const StreamProgress::State* const state = call.stream ? progress.state(call.stream.value) : nullptr;
+      if (state == nullptr || state->in_flight == 0 || now_ns - call.call.since_ns < hang_after_ns_) continue;
+      told.push_back(context_of(call.stream.value));
+    }
     for (std::uint32_t stream = 1; stream < progress.streams().size(); ++stream) {
       if (unanswered(progress.streams()[stream], now_ns)) told.push_back(context_of(stream));
     }

@@ -111,6 +111,14 @@ class Guided {
       return result(a.empty() ? call<decltype(::cuCtxSynchronize)>("cuCtxSynchronize")
                               : call<decltype(::cuStreamSynchronize)>("cuStreamSynchronize", stream(a)));
     }
+    if (verb == "sync_from_outside") {  // from a thread to which no context is current
+      CUcontext mine = nullptr;
+      call<decltype(::cuCtxGetCurrent)>("cuCtxGetCurrent", &mine);
+      call<decltype(::cuCtxSetCurrent)>("cuCtxSetCurrent", CUcontext{nullptr});
+      const CUresult code = call<CUresult(CUcontext)>("cuCtxSynchronize_v2", mine);
+      cuda_.use();
+      return result(code);
+    }
     if (verb == "capture") {
       return result(call<decltype(::cuStreamBeginCapture)>("cuStreamBeginCapture_v2", stream(a),
                                                            CU_STREAM_CAPTURE_MODE_GLOBAL));

@@ -175,6 +175,17 @@ CUresult CUDAAPI cuCtxSynchronize() {
   });
 }
 
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
+  SIM_TRACED(cuCtxSynchronize_v2, (ctx), {
+    Context* context = driver().contexts.find(ctx);
+    if (ctx != nullptr && context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context == nullptr) {
+      if (const CUresult error = current_context(&context)) return error;
+    }
+    return synchronize(*context);
+  });
+}
+
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
   SIM_TRACED(cuCtxGetStreamPriorityRange, (leastPriority, greatestPriority), {
     if (leastPriority != nullptr) *leastPriority = 0;
