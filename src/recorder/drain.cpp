@@ -102,8 +102,9 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
       if (take(record, phase, seq, summarised)) {
         if (!summarised) {
           write(record, phase, seq, cursor);
-        } else if (chunks_[cursor.chunk].held > 0) {
-          record.flags |= flight::kFlagSummarised;  // for as long as nothing is told of how far the chunk was taken
+        } else if (!summaries_only_) {
+          // Where others of the chunk wait for their times, nothing else tells how far it was taken.
+          record.flags |= flight::kFlagSummarised;
         }
       }
       ++cursor.taken;
