@@ -130,7 +130,9 @@ void Recorder::obey_control(flight::ControlCommand command) noexcept {
   using flight::ControlCommand;
   using flight::ControlResult;
   flight::Header& header = file_.header();
-  if (command == ControlCommand::kNone) return;
+  // Who had sent it may have given up and another have come.
+  auto sent = static_cast<std::uint32_t>(command);
+  if (command == ControlCommand::kNone || header.control.load(std::memory_order_acquire) != sent) return;
   StartResult result = StartResult::kStarted;
   ControlResult answer = ControlResult::kDone;
   switch (command) {
@@ -161,14 +163,16 @@ void Recorder::obey_control(flight::ControlCommand command) noexcept {
   }
   header.control_result.store(static_cast<std::uint32_t>(answer), std::memory_order_relaxed);
   header.control_done.fetch_add(1, std::memory_order_release);
-  header.control.store(static_cast<std::uint32_t>(ControlCommand::kNone), std::memory_order_release);
+  header.control.compare_exchange_strong(sent, static_cast<std::uint32_t>(ControlCommand::kNone),
+                                         std::memory_order_release, std::memory_order_relaxed);
 }
 
 void Recorder::end_session() noexcept {
+  const bool dump_wanted = dump_wanted_.exchange(false, std::memory_order_acq_rel);
   watch_->begin_round(launches_->now_ns());
   drain_->round();
   watch_round();
-  if (dump_wanted_.exchange(false, std::memory_order_acq_rel)) dump_asked_by_program();
+  if (dump_wanted) dump_asked_by_program();
   write_forks();
   if (const std::uint64_t refused = scopes_->refused(); refused > 0) {
     say(event::Severity::kInfo, "scopes_refused", std::to_string(refused) + " scopes and marks had no place in the table");
