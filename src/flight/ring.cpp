@@ -78,13 +78,18 @@ void RingSet::release(Ring* ring) noexcept {
 }
 
 void RingSet::make_ready(std::uint64_t records) noexcept {
-  constexpr std::uint64_t kLeast = 4, kMost = 512;  // 8 MiB
+  // 8 MiB; and of one call, during which no thread can map or unmap memory, 256 KiB.
+  constexpr std::uint64_t kLeast = 4, kMost = 512;
+  constexpr std::uint32_t kMostAtOnce = 16;
   if (records == 0 || !may_populate_) return;
   std::uint32_t first = 0, count = 0;
   const auto populate = [&] { may_populate_ = may_populate_ && (count == 0 || file_.populate(first, count)); };
   pool_.each_next(static_cast<std::uint32_t>(std::clamp(2 * records / kRecordsPerChunk, kLeast, kMost)),
                   [&](std::uint32_t chunk) {
-                    if (count > 0 && chunk == first + count) {
+                    // Upwards where the oldest is used first, downwards where the newest is.
+                    const bool behind = chunk == first + count, before = chunk + 1 == first;
+                    if (count > 0 && count < kMostAtOnce && (behind || before)) {
+                      if (before) --first;
                       ++count;
                       return;
                     }

@@ -111,7 +111,7 @@ class RingSet {
   std::uint32_t owner(std::uint32_t chunk) const noexcept { return owners_[chunk].load(std::memory_order_acquire); }
   bool give_back(std::uint32_t chunk) noexcept { return pool_.try_give(chunk); }
   void set_reuse(Reuse reuse) noexcept { pool_.set_reuse(reuse); }
-  // Makes ready what the threads take next, as much again as the `records` that they have made since the last call: a
+  // Makes ready what the threads take next, twice as much as the `records` that they have made since the last call: a
   // page that the kernel has not mapped yet, or has written to disk since, costs whoever writes there first microseconds.
   void make_ready(std::uint64_t records) noexcept;
   std::uint32_t free_chunks() const noexcept { return pool_.free_count(); }
