@@ -14,7 +14,8 @@ std::string cuda_version(std::int32_t version) {
 
 std::string mhz(std::int32_t khz) { return khz > 0 ? std::to_string(khz / 1000) + " MHz" : std::string("unknown"); }
 
-void add_machine(Machine& machine, const LogFacts& log) {
+// `summed_up`: there are GPU times in the summaries of the logs.
+void add_machine(Machine& machine, const LogFacts& log, bool summed_up) {
   const auto add = [&](MachineFact fact, std::string value) {
     if (!value.empty()) machine[static_cast<std::size_t>(fact)].insert(std::move(value));
   };
@@ -28,8 +29,12 @@ void add_machine(Machine& machine, const LogFacts& log) {
     add(MachineFact::kBoard, device.uuid);
   }
   add(MachineFact::kTiming, std::string(log.timing()));
-  if (log.event_timed > 0) add(MachineFact::kTimeSource, "events");
-  if (log.timed_kernels + log.late_times > log.event_timed) add(MachineFact::kTimeSource, "CUPTI");
+  // Of times that stand in summaries only it is known by what launches were seen.
+  const bool in_lines = log.timed_kernels + log.late_times > 0, by_hooks = log.start && log.start->capture == "interpose";
+  if (in_lines ? log.event_timed > 0 : summed_up && by_hooks) add(MachineFact::kTimeSource, "events");
+  if (in_lines ? log.timed_kernels + log.late_times > log.event_timed : summed_up && !by_hooks) {
+    add(MachineFact::kTimeSource, "CUPTI");
+  }
   if (!log.start) return;
   if (log.start->driver_version) add(MachineFact::kDriver, cuda_version(*log.start->driver_version));
   add(MachineFact::kHost, log.start->host);
@@ -69,11 +74,13 @@ std::string stable_name(std::string_view mangled) {
 Recording recording_of(const LogSummary& summary) {
   Recording recording;
   recording.complete = !summary.groups_full();
+  const bool summed_up = std::any_of(summary.groups().begin(), summary.groups().end(),
+                                     [](const LaunchGroup& group) { return group.gpu.sketch.count() > 0; });
   for (const LogFacts& log : summary.logs()) {
     recording.paths.push_back(log.path);
     recording.missing_events += log.lost() + log.missing_events();
     recording.without_end += log.end ? 0 : 1;
-    add_machine(recording.machine, log);
+    add_machine(recording.machine, log, summed_up);
     if (!log.start) continue;
     recording.host = log.start->host;
     recording.ranked |= !log.start->rank.empty();
