@@ -151,7 +151,7 @@ class EventTimes(SimTest):
     def test_a_loop_that_waits_at_each_step_is_left_without_marks(self):
         said, log = self.hosted("waits", 100)
         self.assertEqual((len(log.kernels), len(log["sync_event"])), (100, 100))
-        self.assertLessEqual(said["marks"], 5)  # the first, and where a step took over 10 ms
+        self.assertLessEqual(said["marks"], 1 + 3 * said["slow"])  # the first, and where a step took over 10 ms
         self.assertGreaterEqual(said["marks"], 1)
 
     def test_a_capture_that_ends_unjoined_is_over(self):

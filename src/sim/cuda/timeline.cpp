@@ -57,6 +57,7 @@ CUresult faults_of_launch(int* sticky) {
 
 void kill_context(Context& context, int error, std::int64_t at_ns) {
   int none = 0;
+  if (context.error->pending.load(std::memory_order_acquire) != 0) return;  // the first one counts
   context.error->at_ns.store(at_ns, std::memory_order_relaxed);
   context.error->pending.compare_exchange_strong(none, error, std::memory_order_release);
 }
