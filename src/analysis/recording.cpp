@@ -30,11 +30,12 @@ void add_machine(Machine& machine, const LogFacts& log, bool summed_up) {
   }
   add(MachineFact::kTiming, std::string(log.timing()));
   // Of times that stand in summaries only it is known by what launches were seen.
-  const bool in_lines = log.timed_kernels + log.late_times > 0, by_hooks = log.start && log.start->capture == "interpose";
-  if (in_lines ? log.event_timed > 0 : summed_up && by_hooks) add(MachineFact::kTimeSource, "events");
-  if (in_lines ? log.timed_kernels + log.late_times > log.event_timed : summed_up && !by_hooks) {
-    add(MachineFact::kTimeSource, "CUPTI");
-  }
+  const std::uint64_t in_lines = log.timed_kernels + log.late_times;
+  const bool by_hooks = log.start && log.start->capture == "interpose";
+  const bool by_events = in_lines > 0 ? log.event_timed > 0 : summed_up && by_hooks;
+  const bool by_cupti = in_lines > 0 ? in_lines > log.event_timed : summed_up && !by_hooks;
+  if (by_events) add(MachineFact::kTimeSource, "events");
+  if (by_cupti) add(MachineFact::kTimeSource, "CUPTI");
   if (!log.start) return;
   if (log.start->driver_version) add(MachineFact::kDriver, cuda_version(*log.start->driver_version));
   add(MachineFact::kHost, log.start->host);
@@ -75,7 +76,7 @@ Recording recording_of(const LogSummary& summary) {
   Recording recording;
   recording.complete = !summary.groups_full();
   const bool summed_up = std::any_of(summary.groups().begin(), summary.groups().end(),
-                                     [](const LaunchGroup& group) { return group.gpu.sketch.count() > 0; });
+                                     [](const LaunchGroup& group) { return group.gpu.count > 0; });
   for (const LogFacts& log : summary.logs()) {
     recording.paths.push_back(log.path);
     recording.missing_events += log.lost() + log.missing_events();

@@ -6,7 +6,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 from cli_support import TOOL, FolderTest, environment, tool, write_log
-from made_logs import Log, run
+from made_logs import Log, golden, run
 from sarif_shape import check_sarif
 
 
@@ -105,6 +105,16 @@ class Diff(FolderTest):
             self.assertEqual(self.one(self.diff(a, b, "--force", code=1))["verdict"], "SLOWER")
         facts = self.diff(a, self.side("host", first=1, host="node2"))
         self.assertEqual([d["what"] for d in facts["differences"]], ["host"])
+
+    def test_where_times_of_summaries_come_from(self):
+        for side, capture in (("a", "cupti"), ("b", "interpose")):
+            log = Log()
+            log.lines[0].update(mode="blackbox", capture=capture)
+            log.add(golden("kernel_summary"), session=True, count=40, timed=4, total_ns=200_000, min_ns=50_000, max_ns=50_000)
+            log.write(self.folder / side / "log.ndjson")
+        facts = self.diff(self.folder / "a", self.folder / "b", code=3)
+        (source,) = [d for d in facts["differences"] if d["what"] == "time_source"]
+        self.assertEqual((source["before"], source["after"], source["refuses_times"]), (["CUPTI"], ["events"], True))
 
     def test_drift_over_the_recordings_is_not_a_difference(self):
         for i in range(6):  # warmer from run to run
