@@ -99,14 +99,10 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
       }
       const event::Seq seq(slot, first + cursor.taken);
       bool summarised = false;
-      if (take(record, phase, seq, summarised)) {
-        if (!summarised) {
-          write(record, phase, seq, cursor);
-        } else if (!summaries_only_) {
-          // Where others of the chunk wait for their times, nothing else tells how far it was taken.
-          record.flags |= flight::kFlagSummarised;
-        }
-      }
+      const bool kept = take(record, phase, seq, summarised);
+      if (kept && !summarised) write(record, phase, seq, cursor);
+      // Where others of the chunk wait for their times, nothing else tells how far it was taken.
+      if (kept && summarised && !summaries_only_) record.flags |= flight::kFlagSummarised;
       ++cursor.taken;
       ++taken;
       ++taken_total_;
