@@ -113,9 +113,7 @@ void BM_Cold(benchmark::State& state) {
   if (recorded) {
     launch(true, stream);
     // As with a board of markers, which this rig has not: before a wait it is looked for what has no mark yet.
-    capture::ThreadState& thread = *capture::this_thread_state();
-    for (auto& entry : thread.streams) entry.unmarked = 0;
-    thread.marks = row == kWait;
+    capture::this_thread_state()->marks = row == kWait;
   }
   for (auto _ : state) {
     for (int hooked = 0; hooked < 2; ++hooked) {
