@@ -5,12 +5,10 @@
 #include "capture/launch_hit.h"
 #include "capture/system_clock.h"
 #include "capture/watched_calls.h"
+#include "capture/young_callbacks.h"
 
 namespace gpuflight::capture {
 namespace {
-
-// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
-constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721;
 
 constexpr CUpti_CallbackId kLaunchIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,

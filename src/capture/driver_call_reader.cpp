@@ -4,15 +4,14 @@
 
 #include "capture/miss_guard.h"
 #include "capture/watched_calls.h"
+#include "capture/young_callbacks.h"
 #include "event/driver_status.h"
 #include "flight/record_event.h"
 
 namespace gpuflight::capture {
 namespace {
 
-// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
-constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721, kCtxSynchronizeV2 = 800;
-// Of the same age: preferred shared memory carve-out, an unsigned int.
+// Younger than the oldest headers that this is built with: preferred shared memory carve-out, an unsigned int.
 constexpr unsigned kCarveoutAttribute = 14;
 
 LaunchCall base_call(const CUpti_CallbackData& data) {
@@ -67,7 +66,7 @@ void DriverCallReader::on_driver_call(CUpti_CallbackId id, const CUpti_CallbackD
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
   if (enter && thread->open_count != 0 && shared_.load(std::memory_order_relaxed)) return;
   if (const WatchedCall* const watched = watched_call(id)) {
-    on_watched_call(*thread, id, *watched, data);
+    on_watched_call(*thread, *watched, data);
   } else if (enter) {
     on_driver_enter(*thread, id, data);
   } else {
@@ -157,7 +156,7 @@ void DriverCallReader::on_driver_enter(ThreadState& thread, CUpti_CallbackId id,
   }
 }
 
-void DriverCallReader::on_watched_call(ThreadState& thread, CUpti_CallbackId id, const WatchedCall& watched,
+void DriverCallReader::on_watched_call(ThreadState& thread, const WatchedCall& watched,
                                        const CUpti_CallbackData& data) noexcept {
   const event::ApiKind kind = event::facts(watched.api()).kind;
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
@@ -171,12 +170,10 @@ void DriverCallReader::on_watched_call(ThreadState& thread, CUpti_CallbackId id,
   call.context = data.context;
   call.context_uid = data.contextUid;
   call.correlation = data.correlationId;
-  if (id == kCtxSynchronizeV2) {
-    if (const CUcontext waited_for = *static_cast<const CUcontext*>(data.functionParams)) {
-      MissGuard miss(thread);
-      call.context = waited_for;
-      call.context_uid = contexts_.uid_of(waited_for);
-    }
+  if (const CUcontext named = watched.context(data.functionParams)) {
+    MissGuard miss(thread);
+    call.context = named;
+    call.context_uid = contexts_.uid_of(named);
   }
   call.has_stream = watched.has_stream();
   if (call.has_stream) call.stream = watched.stream(data.functionParams);

@@ -77,8 +77,7 @@ class DriverCallReader {
  private:
   void on_driver_enter(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_driver_exit(ThreadState& thread, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
-  void on_watched_call(ThreadState& thread, CUpti_CallbackId id, const WatchedCall& watched,
-                       const CUpti_CallbackData& data) noexcept;
+  void on_watched_call(ThreadState& thread, const WatchedCall& watched, const CUpti_CallbackData& data) noexcept;
   void on_return(ThreadState& thread, std::int32_t status, const CUpti_CallbackData& data, const char* name) noexcept;
   void on_end_capture(ThreadState& thread, bool per_thread_default, const CUpti_CallbackData& data,
                       CUresult status) noexcept;

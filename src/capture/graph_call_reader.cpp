@@ -4,12 +4,10 @@
 
 #include "capture/driver_call_reader.h"
 #include "capture/miss_guard.h"
+#include "capture/young_callbacks.h"
 
 namespace gpuflight::capture {
 namespace {
-
-// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
-constexpr CUpti_CallbackId kExecNodeSetParams = 714;
 
 constexpr CUpti_CallbackId kIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
@@ -23,7 +21,7 @@ constexpr CUpti_CallbackId kIds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams_v2,
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecChildGraphNodeSetParams,
     CUPTI_DRIVER_TRACE_CBID_cuGraphNodeSetEnabled,
-    kExecNodeSetParams,
+    kGraphExecNodeSetParams,
 };
 
 // What the arguments of all forms begin with.
@@ -108,7 +106,7 @@ void GraphCallReader::look_at(CUpti_CallbackId id, const CUpti_CallbackData& dat
       }
       break;
     }
-    case kExecNodeSetParams: {
+    case kGraphExecNodeSetParams: {
       const auto& p = arguments<SetParams<AnyNodeParams>>(data);
       if (p.params == nullptr || !parts_.graphs.follows(p.exec)) break;
       if (p.params->type == CU_GRAPH_NODE_TYPE_KERNEL) on_kernel_set(p.exec, p.node, p.params->kernel, data);

@@ -11,6 +11,7 @@
 #include "capture/interpose_source.h"
 #include "capture/launch_hit.h"
 #include "capture/miss_guard.h"
+#include "capture/young_callbacks.h"
 
 // Some of what is hooked is deprecated, and used all the same.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -20,31 +21,12 @@ namespace {
 
 using hooks::HookRow;
 
-// Younger than the oldest headers that this is built with; CUPTI's numbers never change.
-constexpr CUpti_CallbackId kBeginCaptureToGraph = 720, kBeginCaptureToGraphPerThread = 721;
-constexpr CUpti_CallbackId kMemPrefetchAsyncV2 = 716, kMemPrefetchAsyncV2PerThread = 717, kCtxSynchronizeV2 = 800;
-
-constexpr CUpti_CallbackId kGraphExecNodeSetParams = 714;
-
 // A call of which only the status is looked at.
 struct NoParams {};
-struct Location {
-  int type, id;
-};
-struct CtxSynchronizeV2Params {
-  CUcontext ctx;
-};
 struct SetNodeParams {
   CUgraphExec exec;
   CUgraphNode node;
   const void* params;
-};
-struct MemPrefetchAsyncV2Params {
-  CUdeviceptr devPtr;
-  std::size_t count;
-  Location location;
-  unsigned flags;
-  CUstream hStream;
 };
 
 // What goes before the driver's function: the driver's own where it is known, else what finds it.
@@ -291,7 +273,7 @@ using ExecUpdate = CUresult(CUgraphExec, CUgraph, CUgraphNode*, CUgraphExecUpdat
 using ExecUpdateV2 = CUresult(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*);
 using SetNode = CUresult(CUgraphExec, CUgraphNode, const void*);
 using Prefetch = CUresult(CUdeviceptr, std::size_t, CUdevice, CUstream);
-using PrefetchV2 = CUresult(CUdeviceptr, std::size_t, Location, unsigned, CUstream);
+using PrefetchV2 = CUresult(CUdeviceptr, std::size_t, MemLocation, unsigned, CUstream);
 
 // &, not value, of what a table would need relocations for: made once, when the hooks are first turned.
 const auto& entries() noexcept {

@@ -257,10 +257,10 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
     thread.forget_streams();
     thread.stream_generation = generation;
   }
-  const std::uint32_t kind = per_thread_default ? 2 : 1;
+  const std::uint32_t kind = ThreadState::stream_kind(per_thread_default);
+  if (ThreadState::StreamEntry* const known = thread.find_stream(stream, context_uid, kind)) [[likely]] return *known;
   const std::size_t slot = ThreadState::stream_slot(stream, context_uid, kind);
-  auto& entry = thread.streams[slot];
-  if (entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid) [[likely]] return entry;
+  ThreadState::StreamEntry& entry = thread.streams[slot];
   if (entry.kind != 0 && entry.track != 0 && parts_.markers != nullptr) parts_.markers->retire(entry.track - 1);
   MissGuard miss(thread);
   RelaxedCapture relaxed(parts_.driver);
@@ -269,7 +269,7 @@ ThreadState::StreamEntry& LaunchRecorder::stream_of(ThreadState& thread, const v
   const bool own_default = stream == kPerThreadStream || (stream == nullptr && per_thread_default);
   if (own_default) key.thread = thread.tid;
   if (stream != nullptr && stream != kLegacyStream && stream != kPerThreadStream) key.handle = stream;
-  thread.emptied_stream(slot);  // not sure of anything
+  thread.empty_stream(slot);  // not sure of anything
   entry.stream = stream;
   entry.context_uid = context_uid;
   entry.kind = kind;

@@ -15,16 +15,21 @@ constexpr bool is_of_context_device(ApiCall call) noexcept {
   return call == ApiCall::kMemAlloc || call == ApiCall::kMemAllocPitch;
 }
 
+// Null: of none, or of one that the thread does not know.
+ThreadState::StreamEntry* stream_of_call(ThreadState& thread, const DriverCall& call) noexcept {
+  if (!call.has_stream) return nullptr;
+  return thread.find_stream(call.stream, call.context_uid, ThreadState::stream_kind(call.per_thread_default));
+}
+
 }  // namespace
 
 // What was launched is marked off before the thread may wait for it, or nothing would be known of it meanwhile. Of the one
 // stream that is waited for the wait itself tells.
 void LaunchRecorder::mark_before_wait(ThreadState& thread, const DriverCall& call, std::int64_t now) noexcept {
-  const std::uint32_t kind_waited_for = !call.has_stream ? 0 : call.per_thread_default ? 2 : 1;
+  const ThreadState::StreamEntry* const waited_for = stream_of_call(thread, call);
   thread.each_stream([&](ThreadState::StreamEntry& entry) {
     if (entry.unmarked == 0 || entry.context_uid != call.context_uid || may_be_captured(entry)) return;
-    const bool waited_for = entry.kind == kind_waited_for && entry.stream == call.stream;
-    if (!waited_for || entry.marked_ns <= now - kMarkNs) mark_stream(thread, entry);
+    if (&entry != waited_for || entry.marked_ns <= now - kMarkNs) mark_stream(thread, entry);
   });
 }
 
@@ -107,9 +112,7 @@ void LaunchRecorder::on_wait_return(ThreadState& thread, const DriverCall& call)
     if (entry.marked_ns < record->launch_ns) entry.marked_ns = record->launch_ns;
   };
   if (!call.has_stream) return thread.each_stream(done);
-  const std::uint32_t kind = call.per_thread_default ? 2 : 1;
-  ThreadState::StreamEntry& entry = thread.streams[ThreadState::stream_slot(call.stream, call.context_uid, kind)];
-  if (entry.kind == kind && entry.stream == call.stream) done(entry);
+  if (ThreadState::StreamEntry* const entry = stream_of_call(thread, call)) done(*entry);
 }
 
 void LaunchRecorder::on_memory_return(ThreadState& thread, ApiCall call, const MemoryArguments& memory) noexcept {

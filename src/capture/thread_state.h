@@ -53,7 +53,7 @@ struct alignas(64) ThreadState {
   struct alignas(64) StreamEntry {
     const void* stream = nullptr;
     std::uint32_t context_uid = 0;
-    std::uint32_t kind = 0;  // 0: empty
+    std::uint32_t kind = 0;  // stream_kind; 0: empty
     std::uint32_t id = 0;
     std::uint32_t track = 0;       // of MarkerBoard, + 1; 0: not asked for yet
     std::uint32_t unmarked = 0;    // launches since the last mark
@@ -128,9 +128,15 @@ struct alignas(64) ThreadState {
     return ((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ of_context ^ kind) % kStreamSlots;
   }
 
-  StreamEntry& emptied_stream(std::size_t slot) noexcept {
+  static constexpr std::uint32_t stream_kind(bool per_thread_default) noexcept { return per_thread_default ? 2 : 1; }
+  // Null: not known.
+  StreamEntry* find_stream(const void* stream, std::uint32_t context_uid, std::uint32_t kind) noexcept {
+    StreamEntry& entry = streams[stream_slot(stream, context_uid, kind)];
+    return entry.kind == kind && entry.stream == stream && entry.context_uid == context_uid ? &entry : nullptr;
+  }
+  void empty_stream(std::size_t slot) noexcept {
     streams_known |= std::uint64_t{1} << slot;
-    return streams[slot] = {};
+    streams[slot] = {};
   }
   // Those that are not empty: most threads use few, and each is a cache line.
   template <class Visit>

@@ -4,22 +4,15 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "capture/young_callbacks.h"
+
 namespace gpuflight::capture {
 namespace {
 
 using event::ApiCall;
 
-// Younger than the oldest headers that this is built with; CUPTI's numbers never change. An older CUPTI refuses them.
-constexpr CUpti_CallbackId kMemPrefetchAsyncV2 = 716, kMemPrefetchAsyncV2PerThread = 717, kCtxSynchronizeV2 = 800;
 // Gone from the newest headers, and sent by older drivers.
 constexpr CUpti_CallbackId kMemcpyV2 = 248, kMemHostAllocV2 = 271;
-struct MemPrefetchAsyncV2Params {
-  CUdeviceptr devPtr;
-  size_t count;
-  int location[2];
-  unsigned int flags;
-  CUstream hStream;
-};
 
 constexpr std::size_t kSynchronized = offsetof(cuStreamSynchronize_params, hStream);
 
@@ -46,7 +39,7 @@ struct Row {
 // Forms of before CUDA 3.2 are not here: their addresses have 32 bits.
 constexpr Row kRows[] = {
     WAITS(cuCtxSynchronize, kCtxSynchronize),
-    {kCtxSynchronizeV2, ApiCall::kCtxSynchronize, false, true, WatchedCall::kNoStream},
+    {kCtxSynchronizeV2, ApiCall::kCtxSynchronize, false, true, WatchedCall::kContext},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, ApiCall::kStreamSynchronize, false, true, kSynchronized},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz, ApiCall::kStreamSynchronize, true, true, kSynchronized},
     WAITS(cuEventSynchronize, kEventSynchronize),

@@ -13,17 +13,21 @@
 namespace gpuflight::capture {
 
 struct WatchedCall {
-  static constexpr std::uint8_t kNoStream = 0xFF;
+  static constexpr std::uint8_t kNoStream = 0xFF, kContext = 0xFE;
 
   std::uint8_t call = 0;                  // event::ApiCall; 0: not watched
-  std::uint8_t stream_at = kNoStream;     // where in the parameters its stream is
+  std::uint8_t stream_at = kNoStream;     // where in the parameters its stream is; kContext: the context it is of comes first
   bool per_thread_default = false;        // the _ptds or _ptsz form: a null stream means the thread's own
   bool may_wait = false;                  // returns when the GPU has got somewhere, or may
 
   event::ApiCall api() const noexcept { return static_cast<event::ApiCall>(call); }
-  bool has_stream() const noexcept { return stream_at != kNoStream; }
+  bool has_stream() const noexcept { return stream_at < kContext; }
   const void* stream(const void* params) const noexcept {
     return *reinterpret_cast<void* const*>(static_cast<const char*>(params) + stream_at);
+  }
+  // Null: of the current one.
+  CUcontext context(const void* params) const noexcept {
+    return stream_at == kContext ? *static_cast<const CUcontext*>(params) : nullptr;
   }
 };
 static_assert(sizeof(WatchedCall) == 4 && event::kApiCallCount <= 256);
