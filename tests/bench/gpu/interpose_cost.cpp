@@ -2,11 +2,13 @@
 // against the driver's own function, batch by batch in turns, in rounds in which nothing is recorded and in rounds in
 // which all is.
 //
-//   interpose_cost [--threads N] [--rounds N] [--launches N] [--replays N] [--null-stream 0|1] [--simulated]
+//   interpose_cost [--threads N] [--rounds N] [--launches N] [--batch N] [--replays N] [--null-stream 0|1] [--simulated]
 //
 // Both libraries are preloaded by who starts it. Without them only the driver's own function is measured. Launches: the
-// call alone, 250 after 10 and before a synchronise that are not timed; replays of a graph of 100: the call alone, and
-// until the last has ended on the GPU. Result: one JSON line, ns.
+// call alone, a batch after 10 and before a synchronise that are not timed; which of a pair of batches comes first is
+// drawn. Threads go in step, all through the hook or none: beside threads that are faster by little one waits for the
+// driver's lock for longer than that, and in a program that is recorded there are none. Replays of a graph of 100: the call
+// alone, and until the last has ended on the GPU. Result: one JSON line, ns.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include "driver_host.h"
@@ -25,7 +28,7 @@ namespace {
 using namespace gpuflight::gpu_tests;
 using Clock = std::chrono::steady_clock;
 
-constexpr long kFirst = 10, kBatch = 250, kNodes = 100, kReplayBatch = 10;
+constexpr long kFirst = 10, kNodes = 100, kReplayBatch = 10;
 
 enum State { kIdle, kRecorded, kStates };
 constexpr const char* kNames[] = {"idle", "recorded"};
@@ -109,8 +112,10 @@ class Launchers {
       : device_(device),
         kernel_(kernel),
         launches_(arguments["launches"]),
+        batch_(arguments["batch"]),
         null_stream_(arguments["null-stream"] != 0),
         barrier_(arguments["threads"] + 1),
+        step_(arguments["threads"]),
         took_(static_cast<std::size_t>(arguments["threads"])) {
     for (std::size_t i = 0; i < took_.size(); ++i) threads_.emplace_back([this, i] { serve(i); });
   }
@@ -119,27 +124,34 @@ class Launchers {
     barrier_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
   }
-  // ns a launch, by batch.
+  // ns a launch, by batch: the mean of the threads.
   Pairs round(decltype(&::cuLaunchKernel) own, decltype(&::cuLaunchKernel) hooked) {
     launch_ = {own, hooked};
     barrier_.arrive_and_wait();
     barrier_.arrive_and_wait();
-    Pairs all;
-    for (const Pairs& one : took_) all.append(one);
-    return all;
+    Pairs mean;
+    for (std::size_t batch = 0; batch < took_[0].own.size(); ++batch) {
+      for (const bool is_hooked : {false, true}) {
+        double sum = 0;
+        for (const Pairs& one : took_) sum += (is_hooked ? one.hooked : one.own)[batch];
+        mean.add(is_hooked, sum / static_cast<double>(took_.size()));
+      }
+    }
+    return mean;
   }
 
  private:
   void serve(std::size_t index) {
     device_.make_current();
     const CUstream stream = null_stream_ ? nullptr : new_stream();
+    std::minstd_rand draw(1);  // alike in all threads
+    bool hooked = false;
     for (;;) {
       barrier_.arrive_and_wait();
       if (launch_[0] == nullptr) return;
       took_[index] = {};
-      for (long batch = -2; batch < 2 * (launches_ / kBatch); ++batch) {  // the first of each warms up
-        // Which comes first changes from pair to pair.
-        const bool hooked = ((batch ^ (batch >> 1)) & 1) != 0;
+      for (long batch = -2; batch < 2 * (launches_ / batch_); ++batch) {  // the first of each warms up
+        hooked = batch % 2 == 0 ? (draw() >> 8) % 2 != 0 : !hooked;
         const auto function = launch_[hooked ? 1 : 0];
         const auto launch_all = [&](long launches) {
           for (long i = 0; i < launches; ++i) {
@@ -147,10 +159,11 @@ class Launchers {
             if (result != CUDA_SUCCESS) [[unlikely]] must(result, "cuLaunchKernel");
           }
         };
+        step_.arrive_and_wait();
         launch_all(kFirst);
         const auto begin = Clock::now();
-        launch_all(kBatch);
-        if (batch >= 0) took_[index].add(hooked, since(begin) / kBatch);
+        launch_all(batch_);
+        if (batch >= 0) took_[index].add(hooked, since(begin) / static_cast<double>(batch_));
         must(cuStreamSynchronize(stream), "cuStreamSynchronize");
       }
       barrier_.arrive_and_wait();
@@ -159,9 +172,9 @@ class Launchers {
 
   const Device& device_;
   const CUfunction kernel_;
-  const long launches_;
+  const long launches_, batch_;
   const bool null_stream_;
-  std::barrier<> barrier_;
+  std::barrier<> barrier_, step_;
   std::vector<Pairs> took_;
   std::vector<std::thread> threads_;
   std::array<decltype(&::cuLaunchKernel), 2> launch_{};
@@ -220,8 +233,8 @@ double current_context_ns() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argc, argv, {{"threads", 1}, {"rounds", 60}, {"launches", 5000}, {"replays", 200},
-                                         {"null-stream", 0}});
+  const Arguments arguments(argc, argv, {{"threads", 1}, {"rounds", 60}, {"launches", 5000}, {"batch", 250},
+                                         {"replays", 200}, {"null-stream", 0}});
   const Device device;
   const Module module({{"empty_kernel"}}, arguments.simulated);
   const CUfunction kernel = module.function("empty_kernel");
@@ -262,8 +275,8 @@ int main(int argc, char** argv) {
   const gpuflight_stats stats = recorded ? recorder.stats() : gpuflight_stats{};
   // Of each pair of batches one is hooked, one pair of each round warms up; both are followed by a synchronise, which is
   // an event too.
-  const long batches = arguments["launches"] / kBatch + 1, replay_batches = arguments["replays"] / kReplayBatch + 1;
-  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kFirst + kBatch + 2) +
+  const long batches = arguments["launches"] / arguments["batch"] + 1, replay_batches = arguments["replays"] / kReplayBatch + 1;
+  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kFirst + arguments["batch"] + 2) +
                                                replay_batches * (kReplayBatch + 2));
   std::printf("\"context_ns\":%.2f,\"recording\":%s,\"seen\":%llu,\"expected\":%ld,\"lost\":%llu}\n",
               current_context_ns(), recorded ? "true" : "false",
