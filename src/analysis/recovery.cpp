@@ -160,6 +160,7 @@ void Recovery::take_line(const log::LogEvent& event) {
     launch.stream = line.launch.stream;
     launch.thread = line.launch.thread;
     launch.launch_ns = line.launch.launch_ns;
+    launch.returned_by_ns = line.launch.returned_by();
     launch.call_ns = line.launch.call_ns;
     launch.status = line.launch.status;
     launch.captured = line.launch.captured;
@@ -400,6 +401,7 @@ void Recovery::note_record(std::size_t record, event::Seq seq) {
   launch.grid = event.grid;
   launch.thread = event.thread;
   launch.launch_ns = event.launch_ns;
+  launch.returned_by_ns = event.returned_by();
   launch.call_ns = event.call_ns;
   launch.status = event.status;
   launch.captured = event.captured;

@@ -62,6 +62,7 @@ struct LastLaunch {
   event::Dim3 grid;
   std::uint32_t thread = 0;
   std::int64_t launch_ns = 0;
+  event::MaybeNs returned_by_ns;  // null: not known
   event::MaybeNs call_ns;
   event::MaybeStatus status;
   Call call = Call::kReturned;
@@ -80,9 +81,8 @@ struct StreamTail {
   // Where something is known: launches not known to have finished, and the oldest of them.
   std::uint64_t unfinished = 0;
   std::optional<LastLaunch> first_unfinished;
-  // Of a return that was not timed it is known that it came before the thread's next call, and so before any mark behind.
   bool finished(const LastLaunch& launch) const {
-    return launch.status == 0 && launch.launch_ns + launch.call_ns.value_or(0) <= finished_ns;
+    return launch.status == 0 && launch.returned_by_ns && *launch.returned_by_ns <= finished_ns;
   }
 };
 

@@ -19,11 +19,16 @@ struct alignas(64) HotPage {
   std::atomic<std::uint32_t> graph_generation;   // GraphTable: likewise
   // LaunchClock
   std::atomic<std::uint32_t> version;  // odd while the three change
+  std::atomic<std::uint32_t> burst_generation;  // what a burst of launches goes by may have changed (end_bursts)
   std::atomic<std::uint64_t> base_ticks;
   std::atomic<std::int64_t> base_ns;   // since t0
   std::atomic<std::uint64_t> scale;    // ns per tick, times 2^32; 0: the time stamp counter is not used
   std::atomic<std::uint32_t> owned;    // 1: this process made the recorder
   std::atomic<std::uint32_t> context_generation;  // ContextTable: ids cached by handle may be wrong
+
+  // After a change of `recording` to 0, of `captures` from 0, of the generations of configurations and streams, and when
+  // the clock has been held against the counter.
+  void end_bursts() noexcept { burst_generation.fetch_add(1, std::memory_order_acq_rel); }
 
   static HotPage* create() noexcept;  // null: no memory
 };

@@ -80,7 +80,7 @@ struct alignas(64) LaunchLine {
   LaunchRecorder* recorder;
   const HotPage* page;
   HookRow* rows[kLaunchRows];
-  std::uint32_t dense;         // enter_hit's
+  std::uint32_t dense_ns;      // enter_hit's
   std::int32_t state_distance;  // of t_thread_state from the thread pointer: the linker's own word for it is a line more
 };
 static_assert(sizeof(LaunchLine) == 64);
@@ -100,7 +100,7 @@ void set_line(InterposeSource& source) noexcept {
   g_line.source = &source;
   g_line.recorder = &source.recorder();
   g_line.page = &source.page();
-  g_line.dense = source.times_each_return() ? 0 : to_entered(kDenseNs);
+  g_line.dense_ns = source.times_each_call() || source.events() != nullptr ? 0 : kDenseNs;
 #if defined(__x86_64__)
   g_line.state_distance = static_cast<std::int32_t>(reinterpret_cast<char*>(&t_thread_state) -
                                                     static_cast<char*>(__builtin_thread_pointer()));
@@ -118,11 +118,50 @@ CUresult launch_at_length(LaunchRow row, CUpti_CallbackId id, const Params& para
   return result;
 }
 
-// A launch that is one, if it is `plain`. `real` calls the driver's function, `at_length` does all at length.
-template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class AtLength>
+constexpr std::uint32_t kind_of(LaunchRow row) noexcept {
+  return ThreadState::stream_kind(row == kKernelPerThread || row == kKernelExPerThread);
+}
+
+// The thread's entry of a stream, which may be another's; null: the context is to be looked up.
+template <LaunchRow Row>
+[[gnu::always_inline]] inline ThreadState::StreamEntry* entry_of(ThreadState& thread, CUstream stream,
+                                                                 std::uint32_t& context) noexcept {
+  const bool of_any_context = ThreadState::is_default(stream);
+  if (of_any_context) {
+    context = g_line.source->known_context(thread);
+    if (context == 0) [[unlikely]] return nullptr;
+  }
+  auto& entry = thread.streams[ThreadState::stream_slot(stream, context, kind_of(Row))];
+  if (!of_any_context) context = entry.context_uid;
+  return &entry;
+}
+
+// A launch in a burst, if it is `plain`. `real` calls the driver's function, `alone` does what needs more than that.
+template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class Alone>
 [[gnu::always_inline]] inline CUresult launch(const Geometry& geometry, CUfunction function, CUstream stream, bool plain,
-                                              Real&& real, AtLength&& at_length) {
-  constexpr std::uint32_t kKind = Row == kKernelPerThread || Row == kKernelExPerThread ? 2 : 1;
+                                              Real&& real, Alone&& alone) {
+  const LaunchLine& line = g_line;
+  const HotPage& page = *line.page;
+  ThreadState* const thread = state_of_this_thread();
+  if (thread == nullptr || thread->owner != line.recorder || !in_burst(page, *thread) || !plain) [[unlikely]] {
+    return alone();
+  }
+  std::uint32_t context = 0;
+  ThreadState::StreamEntry* const entry = entry_of<Row>(*thread, stream, context);
+  if (entry == nullptr || !enter_shared(page, *thread, geometry, function, *entry, context, kind_of(Row))) [[unlikely]] {
+    return alone();
+  }
+  const CUresult result = real();
+  if (!return_shared(*thread, *entry, static_cast<std::int32_t>(result))) [[unlikely]] {
+    line.source->end_hit(Id, line.rows[Row]->name, result);
+  }
+  return result;
+}
+
+// Likewise one whose time is read; `at_length` does all else.
+template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class AtLength>
+[[gnu::always_inline]] inline CUresult launch_alone(const Geometry& geometry, CUfunction function, CUstream stream,
+                                                    bool plain, Real&& real, AtLength&& at_length) {
   const LaunchLine& line = g_line;
   const HotPage& page = *line.page;
   ThreadState* const thread = state_of_this_thread();
@@ -131,20 +170,15 @@ template <LaunchRow Row, CUpti_CallbackId Id, class Geometry, class Real, class 
     return at_length();
   }
   std::uint32_t context = 0;
-  const bool of_any_context = ThreadState::is_default(stream);
-  if (of_any_context) {
-    context = line.source->known_context(*thread);
-    if (context == 0) [[unlikely]] return at_length();
-  }
-  auto& entry = thread->streams[ThreadState::stream_slot(stream, context, kKind)];
-  if (!of_any_context) context = entry.context_uid;
-  if (!enter_hit(page, *thread, geometry, function, entry, context, kKind, 0, line.dense)) [[unlikely]] {
+  ThreadState::StreamEntry* const entry = entry_of<Row>(*thread, stream, context);
+  if (entry == nullptr ||
+      !enter_hit(page, *thread, geometry, function, *entry, context, kind_of(Row), 0, line.dense_ns)) [[unlikely]] {
     return at_length();
   }
   const CUresult result = real();
   if (!return_hit(page, *thread, static_cast<std::int32_t>(result),
                   [](ThreadState& t, ThreadState::StreamEntry& s) { g_line.recorder->mark_behind(t, s); })) [[unlikely]] {
-    g_line.source->end_hit(Id, g_line.rows[Row]->name, result);
+    line.source->end_hit(Id, line.rows[Row]->name, result);
   }
   return result;
 }
@@ -167,9 +201,23 @@ struct LaunchKernelHook {
                                   block_z, shared_bytes, stream, arguments, extra};
     return launch<kRow, kId>(
         p, f, stream, true, [&] { return with_all(real_of<decltype(::cuLaunchKernel)>(row)); },
+        [&] { return with_all(&alone); });
+  }
+  // Functions of their own, and of the same arguments, so that on the way of a burst none of them needs an address and
+  // little code is run through.
+  [[gnu::noinline]] static CUresult CUDAAPI alone(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                                  unsigned block_x, unsigned block_y, unsigned block_z,
+                                                  unsigned shared_bytes, CUstream stream, void** arguments,
+                                                  void** extra) {
+    const auto with_all = [&](auto* function) __attribute__((always_inline)) {
+      return function(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments, extra);
+    };
+    const cuLaunchKernel_params p{f,       grid_x,       grid_y, grid_z,    block_x, block_y,
+                                  block_z, shared_bytes, stream, arguments, extra};
+    return launch_alone<kRow, kId>(
+        p, f, stream, true, [&] { return with_all(real_of<decltype(::cuLaunchKernel)>(row)); },
         [&] { return with_all(&at_length); });
   }
-  // A function of its own, and of the same arguments, so that on the way of a hit none of them needs an address.
   [[gnu::noinline]] static CUresult CUDAAPI at_length(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                                       unsigned block_x, unsigned block_y, unsigned block_z,
                                                       unsigned shared_bytes, CUstream stream, void** arguments,
@@ -194,6 +242,13 @@ struct LaunchKernelExHook {
     after_jump();
     if (config == nullptr) return at_length(config, f, arguments, extra);
     return launch<kRow, kId>(
+        *config, f, config->hStream, config->numAttrs == 0,
+        [&] { return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra); },
+        [&] { return alone(config, f, arguments, extra); });
+  }
+  [[gnu::noinline]] static CUresult CUDAAPI alone(const CUlaunchConfig* config, CUfunction f, void** arguments,
+                                                  void** extra) {
+    return launch_alone<kRow, kId>(
         *config, f, config->hStream, config->numAttrs == 0,
         [&] { return real_of<decltype(::cuLaunchKernelEx)>(row)(config, f, arguments, extra); },
         [&] { return at_length(config, f, arguments, extra); });

@@ -7,7 +7,7 @@ namespace gpuflight::capture {
 std::atomic<InterposeSource*> InterposeSource::g_current{nullptr};
 
 InterposeSource::InterposeSource(const DriverCallReader::Parts& parts, const DriverApi& driver, HotPage& page,
-                                 bool inside_init, bool time_each_return)
+                                 bool inside_init, bool time_each_call)
     : recorder_(parts.recorder),
       page_(page),
       driver_(driver),
@@ -15,7 +15,7 @@ InterposeSource::InterposeSource(const DriverCallReader::Parts& parts, const Dri
       calls_(parts, *this),
       table_(find_hooks()),
       inside_init_(inside_init),
-      time_each_return_(time_each_return) {}
+      time_each_call_(time_each_call) {}
 
 bool InterposeSource::usable(std::string& problem) const noexcept {
   try {

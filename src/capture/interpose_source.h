@@ -18,10 +18,10 @@ namespace gpuflight::capture {
 
 class InterposeSource final : public LaunchSource, private ContextSource {
  public:
-  // `inside_init`: started inside the program's cuInit, which then must have come through the hook. `time_each_return`:
+  // `inside_init`: started inside the program's cuInit, which then must have come through the hook. `time_each_call`:
   // of launches that follow one another closely too (launch_hit.h).
   InterposeSource(const DriverCallReader::Parts& parts, const DriverApi& driver, HotPage& page, bool inside_init,
-                  bool time_each_return);
+                  bool time_each_call);
 
   const char* name() const noexcept override { return "interpose"; }
   SourceStatus start(std::string& problem) noexcept override;
@@ -43,7 +43,7 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   LaunchRecorder& recorder() const noexcept { return recorder_; }
   EventTimer* events() const noexcept { return calls_.events(); }
   const HotPage& page() const noexcept { return page_; }
-  bool times_each_return() const noexcept { return time_each_return_; }
+  bool times_each_call() const noexcept { return time_each_call_; }
 
   void on_stream_destroy(CUstream stream) noexcept;
   void on_graph_exec_destroy(CUgraphExec exec) noexcept;
@@ -69,7 +69,7 @@ class InterposeSource final : public LaunchSource, private ContextSource {
   DriverCallReader calls_;
   hooks::HookTable* const table_;
   const bool inside_init_;
-  const bool time_each_return_;
+  const bool time_each_call_;
 };
 
 }  // namespace gpuflight::capture

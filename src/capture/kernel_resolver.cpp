@@ -45,7 +45,7 @@ KernelResolver::Result KernelResolver::resolve(const LaunchCall& call, std::int3
 
 KernelResolver::Function KernelResolver::look_up(const LaunchCall& call, std::int32_t device) {
   const FunctionKey key{call.function, call.context_uid};
-  const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+  const std::uint64_t generation = this->generation();
   {
     std::lock_guard lock(mutex_);
     const auto it = functions_.find(key);
@@ -177,7 +177,7 @@ void KernelResolver::on_handles_released() noexcept {
   functions_.clear();
   carveouts_set_.clear();
   legacy_.clear();
-  generation_.fetch_add(1, std::memory_order_release);
+  new_generation();
 }
 
 void KernelResolver::on_attribute_set(const void* function, int which, int value) noexcept {
@@ -190,7 +190,7 @@ void KernelResolver::on_attribute_set(const void* function, int which, int value
     // A CUkernel and its CUfunction are two handles of one thing, so all are asked again; the kernel's row is found by
     // its contents and the configuration by its key: no occupancy is computed twice.
     functions_.clear();
-    generation_.fetch_add(1, std::memory_order_release);
+    new_generation();
   } catch (...) {
     on_handles_released();
   }

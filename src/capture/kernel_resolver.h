@@ -31,7 +31,7 @@ class KernelResolver {
         table_(table),
         notices_(notices),
         details_(details),
-        generation_(page.config_generation) {}
+        page_(page) {}
 
   struct Result {
     event::ConfigId config;
@@ -52,11 +52,16 @@ class KernelResolver {
   void legacy_shape(const void* function, event::LaunchShape& shape) noexcept;
 
   // Grows when a configuration in some thread's cache may be wrong.
-  std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+  std::uint32_t generation() const noexcept { return page_.config_generation.load(std::memory_order_acquire); }
 
   std::uint64_t occupancy_mismatches() const noexcept { return mismatches_.load(std::memory_order_relaxed); }
 
  private:
+  void new_generation() noexcept {
+    page_.config_generation.fetch_add(1, std::memory_order_release);
+    page_.end_bursts();
+  }
+
   struct Function {
     event::KernelId kernel;
     CUfunction handle = nullptr;  // what cuFunc* calls take; differs from the key for a CUkernel
@@ -92,7 +97,7 @@ class KernelResolver {
   KernelTable& table_;
   NoticeBoard& notices_;
   const bool details_;
-  std::atomic<std::uint32_t>& generation_;
+  HotPage& page_;
   std::atomic<std::uint64_t> mismatches_{0};
   std::mutex mutex_;
   std::unordered_map<FunctionKey, Function, FunctionHash> functions_;

@@ -103,6 +103,7 @@ void LaunchClock::publish(const Pair& base, std::uint64_t scale) noexcept {
   page_.base_ns.store(base.ns - t0_ns_, std::memory_order_relaxed);
   page_.scale.store(scale, std::memory_order_relaxed);
   page_.version.store(version + 2, std::memory_order_release);
+  page_.end_bursts();
 }
 
 }  // namespace gpuflight::capture

@@ -25,6 +25,7 @@ HotPage* HotPage::create() noexcept {
   owner->stream_generation.store(1, std::memory_order_relaxed);
   owner->graph_generation.store(1, std::memory_order_relaxed);
   owner->context_generation.store(1, std::memory_order_relaxed);
+  owner->burst_generation.store(1, std::memory_order_relaxed);
   return owner;
 }
 
@@ -48,7 +49,8 @@ flight::Record* LaunchRecorder::begin(ThreadState& thread, flight::RecordKind ki
   flight::Record* const record = thread.ring->begin();
   if (record == nullptr) return nullptr;
   open_record(*record, thread, kind);
-  thread.untimed = false;
+  thread.burst = ThreadState::kNoBurst;  // its time is read
+  thread.open_stream = nullptr;
   return record;
 }
 
@@ -78,8 +80,8 @@ void LaunchRecorder::on_kernel_enter(ThreadState& thread, const LaunchCall& call
     if (parts_.events != nullptr) parts_.events->cancel(thread);
     return;
   }
-  fill_kernel_launch(*record, thread, call.grid.x, call.grid.y, call.grid.z, config, stream.id, call.correlation, flags,
-                     now);
+  fill_kernel_launch(*record, thread, call.grid.x, to_u16(call.grid.y), to_u16(call.grid.z), config, stream.id,
+                     call.correlation, flags, now);
   thread.ring->publish();
   if (thread.open_count < ThreadState::kMaxOpen) thread.open[thread.open_count++] = record;
   if (call.programmatic) stream.programmatic = true;
@@ -151,9 +153,11 @@ void LaunchRecorder::on_return(ThreadState& thread, std::int32_t status) noexcep
       record->flags |= flight::kFlagEventTimed;
     }
     // A recalibration of the clock in between may have set it back by a fraction of a microsecond.
-    record->call_ns = now > record->launch_ns ? now - record->launch_ns : 0;
+    if ((record->flags & flight::kFlagTimeShared) == 0) {
+      record->call_ns = now > record->launch_ns ? now - record->launch_ns : 0;
+      record->flags &= static_cast<std::uint16_t>(~flight::kFlagCallUntimed);
+    }
     record->status = status;
-    record->flags &= static_cast<std::uint16_t>(~flight::kFlagCallUntimed);
     record->phase.store(static_cast<std::uint8_t>(flight::RecordPhase::kReturned), std::memory_order_release);
   }
   thread.open_count = 0;
@@ -204,7 +208,8 @@ std::uint32_t LaunchRecorder::config_of(ThreadState& thread, const LaunchCall& c
   const KernelResolver::Result result = parts_.resolver.resolve(call, device_of(source, call.context));
   if (result.lasting) {
     ways[1] = ways[0];
-    const bool plain = call.shape.cluster == event::Dim3{0, 0, 0} && call.shape.carveout == -1 && key.flags == 0;
+    const bool plain = call.shape.cluster == event::Dim3{0, 0, 0} && call.shape.carveout == -1 && key.flags == 0 &&
+                       result.config.value != 0;
     ways[0] = {key, result.config.value, true, plain};
     entry = &ways[0];
   }
@@ -332,6 +337,7 @@ void LaunchRecorder::abandon_open(ThreadState& thread) noexcept {
 void LaunchRecorder::on_thread_exit(ThreadState& thread) noexcept {
   abandon_open(thread);
   retire_tracks(thread);
+  thread.burst = ThreadState::kNoBurst;
   if (thread.ring != nullptr) parts_.rings.release(thread.ring);
   thread.ring = nullptr;
 }

@@ -96,7 +96,10 @@ class LaunchRecorder {
   void on_memory_return(ThreadState& thread, event::ApiCall call, const MemoryArguments& memory) noexcept;
   void on_edge_return(ThreadState& thread, const DriverCall& call, void* source, DeviceOf device_of) noexcept;
 
-  void on_capture_begun() noexcept { parts_.page.captures.fetch_add(1, std::memory_order_acq_rel); }
+  void on_capture_begun() noexcept {
+    parts_.page.captures.fetch_add(1, std::memory_order_acq_rel);
+    parts_.page.end_bursts();
+  }
   void on_capture_ended() noexcept;
   // As the driver says; no value: it does not.
   std::optional<bool> is_capturing(ThreadState& thread, const void* stream, bool per_thread_default) noexcept;

@@ -79,6 +79,7 @@ class StreamTable {
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
   std::atomic<std::uint32_t>& generation_;
+  HotPage& page_;
   std::atomic<std::uint32_t> users_{0};
 
   void invalidate() noexcept;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "event/ids.h"
@@ -40,12 +41,13 @@ struct alignas(64) ThreadState {
   static constexpr std::size_t kStreamSlots = 64;
   static constexpr std::size_t kGraphSlots = 16;
   static constexpr std::size_t kMaxOpen = 64;    // launches of one multi-device call
+  static constexpr std::int8_t kNoBurst = -8;
 
   struct alignas(64) LaunchEntry {
     LaunchKey key;
     std::uint32_t config = 0;
     bool valid = false;
-    bool plain = false;  // no cluster, no attribute: what cuLaunchKernel can say
+    bool plain = false;  // no cluster, no attribute (what cuLaunchKernel can say), and its configuration known
     std::uint32_t until_timed = 0;  // launches up to the one that events are put around; 0: not counted (EventTimer)
   };
   static_assert(sizeof(LaunchEntry) == 64);
@@ -81,18 +83,19 @@ struct alignas(64) ThreadState {
   flight::Ring* ring = nullptr;     // null: all slots were taken
   StreamEntry* open_stream = nullptr;  // of the open launch, if a mark may follow it
   bool inside = false;              // the driver calls now running are our own
-  bool missed = false;              // the launch being recorded was no cache hit
+  std::uint8_t open_count = 0;
   bool marks = false;               // launches are followed by marks
-  bool untimed = false;             // the return of the open launch is not timed
-  std::uint32_t tid = 0;
-  std::uint32_t open_count = 0;
+  std::uint8_t sample = 0;          // counts launches whose time is read, to time our own cost now and then
+  std::int8_t burst = kNoBurst;     // launch_hit.h
+  std::uint32_t burst_generation = 0;
   std::uint32_t scope_now = 0;  // scopes.path(), for the hot path
   std::uint32_t config_generation = 0;
   std::uint32_t stream_generation = 0;
-  std::uint32_t entered = 0;  // when the last launch that was a hit began, in units of launch_hit.h's; it wraps
-  std::uint32_t sample = 0;   // counts launches to time our own cost now and then
+  std::int64_t read_ns = kNeverMarked;  // when the last launch that was a hit and whose time was read began
   std::array<flight::Record*, kMaxOpen> open{};
   std::int64_t sampled_enter_ns = -1;
+  std::uint32_t tid = 0;
+  bool missed = false;  // the launch being recorded was no cache hit
   std::uint64_t streams_known = 0;  // a bit for each of `streams` that is not empty
   std::uint32_t graph_generation = 0;
   ScopeStack scopes;
@@ -110,12 +113,30 @@ struct alignas(64) ThreadState {
 
   TimedLaunch timed;
 
+  // Our own driver calls run, or a launch is open.
+  bool busy() const noexcept {
+    static_assert(offsetof(ThreadState, open_count) == offsetof(ThreadState, inside) + 1);
+    std::uint16_t both;
+    std::memcpy(&both, &inside, sizeof both);
+    return both != 0;
+  }
+
+  // Two neighbouring numbers as one, so that they are compared at once.
+  static constexpr std::uint64_t pair_of(std::uint32_t first, std::uint32_t second) noexcept {
+    return std::endian::native == std::endian::little ? first | std::uint64_t{second} << 32
+                                                      : second | std::uint64_t{first} << 32;
+  }
+  static std::uint64_t pair_at(const std::uint32_t& first) noexcept {
+    std::uint64_t both;
+    std::memcpy(&both, &first, sizeof both);
+    return both;
+  }
+
   // Where a launch is looked up; the common, plain ones differ in these.
   static std::size_t launch_slot(const void* function, std::uint32_t context_uid, std::uint32_t block_x,
                                  std::uint32_t block_y, std::uint32_t block_z, std::uint32_t dyn_shared_bytes) noexcept {
-    std::uint64_t h = reinterpret_cast<std::uint64_t>(function) ^ (std::uint64_t{context_uid} << 48);
-    h ^= (std::uint64_t{block_x} << 7) ^ (std::uint64_t{block_y} << 21) ^ (std::uint64_t{block_z} << 33);
-    h ^= std::uint64_t{dyn_shared_bytes} << 29;
+    std::uint64_t h = reinterpret_cast<std::uint64_t>(function) ^ pair_of(context_uid, block_x);
+    h ^= std::rotl(pair_of(block_y, block_z), 20) ^ std::uint64_t{dyn_shared_bytes} << 29;
     return static_cast<std::size_t>((h * 0x9E3779B97F4A7C15ull) >> 56) % kLaunchSlots;
   }
   // A default stream is one of each context's; any other is of one context, and found without it.
@@ -147,7 +168,9 @@ struct alignas(64) ThreadState {
 
   // In place: a whole new array would first stand on the host's stack, which may be small.
   void forget_launches() noexcept {
-    for (auto& ways : launches) ways[0].valid = ways[1].valid = false;
+    for (auto& ways : launches) {
+      for (LaunchEntry& way : ways) way.valid = way.plain = false;
+    }
   }
   void forget_streams() noexcept {
     each_stream([](StreamEntry& entry) { entry.kind = 0; });

@@ -64,8 +64,9 @@ constexpr std::array kTable = {
               "With timing: each node of a CUDA graph, each graph as a whole, or neither; auto: node, in black-box mode off"},
     OptionRow{"call_times", "GPUFLIGHT_CALL_TIMES", "--call-times", nullptr, kEnum, &Options::call_times, "auto",
               "auto|all", 0, 0, false, 0, kWhat,
-              "Of which launches the host's time in the call is taken; auto: where launches are seen by the driver's entry "
-              "points, of one in eight of those that follow another of their thread within 10 us, else of all"},
+              "Of which launches the times are read; auto: where launches are seen by the driver's entry points, of one in "
+              "eight of those that follow another of their thread within 10 us (the others have launch_error_ns and no "
+              "call_ns), else of all"},
     bool_row("nvtx", "GPUFLIGHT_NVTX", "--nvtx", nullptr, &Options::nvtx, true, kWhat,
              "Ranges and marks of the program's NVTX, as scopes; off leaves its NVTX calls without a tool"),
     bool_row("edges", "GPUFLIGHT_EDGES", "--edges", nullptr, &Options::edges, true, kWhat,

@@ -13,6 +13,7 @@
 #include "event/graph_contents.h"
 #include "event/ids.h"
 #include "event/kernel_config.h"
+#include "event/plausible_time.h"
 
 namespace gpuflight::event {
 
@@ -39,6 +40,8 @@ struct KernelLaunch {
   ScopeId scope;
   std::uint32_t thread = 0;  // OS thread id
   std::int64_t launch_ns = 0;
+  bool between = false;     // launch_ns was not read: it lies between the times of other launches of the thread
+  MaybeNs launch_error_ns;  // of such a one: how far it may be off; null: the call began at launch_ns or later
   MaybeNs call_ns;
   MaybeStatus status;
   MaybeNs start_ns, end_ns;
@@ -50,6 +53,12 @@ struct KernelLaunch {
   // The GPU told of it, no launch of it was seen (device-side, or a graph of before): launch_ns is start_ns.
   bool unlaunched = false;
 
+  // When its call had come back, at the latest. Of a return that was not timed it is known that it came before the thread's
+  // next call, and so before any mark behind it.
+  constexpr MaybeNs returned_by() const {
+    if (between && !launch_error_ns) return std::nullopt;
+    return sum_ns(launch_ns, launch_error_ns.value_or(call_ns.value_or(0)));
+  }
   constexpr MaybeNs gpu_ns() const {
     return by_events.duration_ns ? by_events.duration_ns : elapsed_ns(start_ns, end_ns);
   }
@@ -69,6 +78,8 @@ struct GraphLaunch {
   bool captured = false;  // launched into a stream that is itself being captured
   ContentsId contents;    // what it runs
   std::optional<bool> node_events;  // its nodes are events of their own; null: not known
+
+  constexpr MaybeNs returned_by() const { return sum_ns(launch_ns, call_ns.value_or(0)); }  // as above
 };
 
 struct ScopeEvent {

@@ -18,4 +18,9 @@ constexpr std::optional<std::int64_t> elapsed(const std::optional<std::int64_t>&
   return *to - *from;
 }
 
+constexpr std::optional<std::int64_t> sum_ns(std::int64_t from, std::int64_t duration) {
+  if (!plausible(from) || !plausible(duration)) return std::nullopt;
+  return from + duration;
+}
+
 }  // namespace gpuflight::event

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "event/api_call.h"
+#include "flight/shared_time.h"
 
 namespace gpuflight::flight {
 namespace {
@@ -117,9 +118,12 @@ void FlightContents::check_records() {
   for (const HeldChunk& chunk : chunks) {
     if (chunk.slot != slot) end = 0;
     slot = chunk.slot;
+    const auto record_at = [&](std::uint32_t i) -> Record& { return records_[chunk.first_record + i].get(); };
     for (std::uint32_t i = 0; i < chunk.count; ++i) {
       const std::size_t at = chunk.first_record + i;
-      const Record& r = records_[at].get();
+      const Record& r = record_at(i);
+      // As the recorder would have; of the last ones nobody knows by when they had come back.
+      settle_shared_time(record_at, i, chunk.count, [] { return std::optional<std::int64_t>(); });
       const std::uint64_t counter = chunk.first_counter + i;
       const auto phase = r.phase.load(std::memory_order_relaxed);
       if (counter < end) {
@@ -132,7 +136,8 @@ void FlightContents::check_records() {
       } else if (r.kind == static_cast<std::uint8_t>(RecordKind::kNone) || !is_time(r.launch_ns) ||
                  phase < static_cast<std::uint8_t>(RecordPhase::kEntered) ||
                  phase > static_cast<std::uint8_t>(RecordPhase::kAbandoned) ||
-                 (phase == static_cast<std::uint8_t>(RecordPhase::kReturned) && !is_time(r.call_ns))) {
+                 (phase == static_cast<std::uint8_t>(RecordPhase::kReturned) && !is_time(r.call_ns) &&
+                  !(shares_time(r) && r.call_ns == kTimeNotKnown))) {
         count(FlightTrouble::kBadRecord);
       } else {
         usable_[at] = true;

@@ -198,6 +198,13 @@ inline constexpr std::uint16_t kFlagEventTimed = 4;    // between two events of 
 inline constexpr std::uint16_t kFlagCallUntimed = 8;   // call_ns means nothing though the call came back
 inline constexpr std::uint16_t kFlagSummarised = 16;   // by the recorder: it has no line and stands in its next summary
 
+// launch_ns is the time of the launch last read before it, in the same chunk, as is the next record without the flag: the
+// call began between the two, and call_ns is kTimeNotKnown. Who takes it out of the ring settles it (shared_time.h): from
+// then on launch_ns may be off by call_ns.
+inline constexpr std::uint16_t kFlagTimeShared = 32;
+inline constexpr std::int64_t kTimeNotKnown = -1;
+inline constexpr std::int64_t kBurstStepNs = 10'000;  // launches that share times follow one another faster
+
 // One event, 64 bytes, one cache line. Counters do not repeat across a recycled chunk: `counter_low` lets a reader
 // tell a record of this chunk's life from one left over of the life before.
 //

@@ -9,6 +9,7 @@
 #include "event/events.h"
 #include "event/incidents.h"
 #include "flight/layout.h"
+#include "flight/shared_time.h"
 
 namespace gpuflight::flight {
 
@@ -23,6 +24,8 @@ inline event::KernelLaunch to_kernel_launch(const Record& record, RecordPhase ph
   launch.scope = event::ScopeId{record.scope};
   launch.thread = record.thread;
   launch.launch_ns = record.launch_ns;
+  launch.between = shares_time(record);
+  if (launch.between && record.call_ns != kTimeNotKnown) launch.launch_error_ns = record.call_ns;
   if (phase == RecordPhase::kReturned) {
     if ((record.flags & kFlagCallUntimed) == 0) launch.call_ns = record.call_ns;
     launch.status = record.status;

@@ -60,6 +60,7 @@ Ring* RingSet::acquire(std::uint32_t tid, const char* thread_name) noexcept {
     }
     if (ring != nullptr) {
       ThreadSlot& slot = *ring->slot_;
+      ring->tid_ = tid;
       ++ring->generation_;
       slot.generation.store(ring->generation_, std::memory_order_relaxed);
       std::memset(slot.name, 0, sizeof slot.name);

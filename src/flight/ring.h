@@ -49,6 +49,9 @@ class alignas(64) Ring {
     return used_ == kRecordsPerChunk ? nullptr : static_cast<const void*>(&chunk_->records[used_]);
   }
 
+  // Of the chunk at hand.
+  std::uint32_t room() const noexcept { return kRecordsPerChunk - used_; }
+
   void publish() noexcept {
     ++counter_;
     ++used_;
@@ -58,6 +61,7 @@ class alignas(64) Ring {
 
   std::uint64_t counter() const noexcept { return counter_; }
   std::uint32_t slot_index() const noexcept { return slot_index_; }
+  std::uint32_t tid() const noexcept { return tid_; }  // of the thread that has it
   ThreadSlot& slot() const noexcept { return *slot_; }
 
  private:
@@ -78,6 +82,7 @@ class alignas(64) Ring {
   std::uint64_t counter_ = 0;
   std::uint32_t slot_index_ = 0;
   std::uint32_t generation_ = 0;
+  std::uint32_t tid_ = 0;
   std::atomic<std::uint32_t> first_chunk_{kNoChunk};  // where the consumer starts; set once
 };
 

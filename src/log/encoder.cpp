@@ -230,6 +230,7 @@ bool append_kernel_event(Buffer& out, RenderedConfig& config, const RenderedStre
   if (launch.late) to = put(to, R"(,"late":true)");
   if (queue && *queue < 0) to = put(to, R"(,"queue_negative":true)");
   if (launch.unlaunched) to = put(to, R"(,"unlaunched":true)");
+  if (launch.between) to = put_maybe(to, R"(,"launch_error_ns":)", launch.launch_error_ns);
   if (launch.by_events.duration_ns) {
     to = put_maybe(to, R"(,"time_source":"events","error_ns":)", launch.by_events.error_ns);
   }

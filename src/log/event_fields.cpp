@@ -145,6 +145,7 @@ constexpr auto kKernelFields = joined(config_fields<KernelEventLine>(), std::arr
     F("late", false, read(v, e.launch.late)),
     F("queue_negative", false, ignore(v)),
     F("unlaunched", false, read(v, e.launch.unlaunched)),
+    F("launch_error_ns", false, (e.launch.between = true) && read(v, e.launch.launch_error_ns)),
     F("time_source", false, read_time_source(v, e.timed_by_events)),
     F("error_ns", false, read(v, e.launch.by_events.error_ns)),
 });

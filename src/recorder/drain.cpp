@@ -97,6 +97,8 @@ std::uint64_t Drain::drain_slot(std::uint32_t slot, bool bounded) noexcept {
         note_waiting(record);
         break;
       }
+      flight::settle_shared_time([&](std::uint32_t place) -> flight::Record& { return chunk.records[place]; },
+                                 cursor.taken, committed, [this] { return std::optional(parts_.launches.now_ns()); });
       const event::Seq seq(slot, first + cursor.taken);
       bool summarised = false;
       const bool kept = take(record, phase, seq, summarised);

@@ -11,7 +11,7 @@ void IncidentWatch::on_launch(const event::KernelLaunch& launch) noexcept {
   if (launch.captured || !launch.status) return;
   try {
     progress_.add(launch.stream, {launch.seq, launch.config, {}, launch.grid, launch.launch_ns,
-                                  launch.launch_ns + launch.call_ns.value_or(0), *launch.status});
+                                  launch.returned_by().value_or(launch.launch_ns), *launch.status});
   } catch (...) {
   }
 }
@@ -20,7 +20,7 @@ void IncidentWatch::on_graph(const event::GraphLaunch& launch) noexcept {
   if (launch.captured || !launch.status) return;
   try {
     progress_.add(launch.stream, {launch.seq, {}, launch.graph, {0, 0, 0}, launch.launch_ns,
-                                  launch.launch_ns + launch.call_ns.value_or(0), *launch.status});
+                                  launch.returned_by().value_or(launch.launch_ns), *launch.status});
   } catch (...) {
   }
 }

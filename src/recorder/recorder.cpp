@@ -49,6 +49,11 @@ void on_fork_in_child() noexcept {
   capture::forget_thread_state();
 }
 
+// The notice of a fork tells when the child was there: launches are to lie on the right side of that.
+void on_fork() noexcept {
+  if (Recorder* const recorder = Recorder::current()) recorder->end_bursts();
+}
+
 // Before CUPTI's own handlers and the destructors of libraries: those that are registered last run first, and CUPTI is in
 // the process by then.
 void flush_at_exit() noexcept {
@@ -62,7 +67,7 @@ void register_exit_handler() noexcept {
 
 void register_fork_handler() noexcept {
   static std::atomic<bool> done{false};
-  if (!done.exchange(true)) pthread_atfork(nullptr, nullptr, &on_fork_in_child);
+  if (!done.exchange(true)) pthread_atfork(&on_fork, nullptr, &on_fork_in_child);
 }
 
 void init_monotonic(pthread_cond_t& condition) {
@@ -167,6 +172,7 @@ void Recorder::go_on_to(Stage stage) noexcept {
 void Recorder::give_up() noexcept {
   source_->stop(true);
   page_->recording.store(0, std::memory_order_release);
+  page_->end_bursts();
   g_recorder.store(nullptr, std::memory_order_release);
   capture::send_nvtx_to(nullptr);
   file_.header().state.store(static_cast<std::uint32_t>(flight::SessionState::kDisabled), std::memory_order_release);
@@ -325,9 +331,9 @@ void Recorder::build_parts() {
                                                errors_, notices_, options_.edges && options_.timing.on(),
                                                events_.get()};
   cupti_ = std::make_unique<capture::CuptiSource>(calls, options_.cupti, driver_version_);
-  const bool time_each_return =
+  const bool time_each_call =
       options_.call_times == config::CallTimes::kAll || (drain.rule && drain.rule->on_call_time());
-  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_, time_each_return);
+  interpose_ = std::make_unique<capture::InterposeSource>(calls, driver_, *page_, inside_init_, time_each_call);
   source_ = cupti_.get();
   gpu_ = std::make_unique<GpuTiming>(options_, t0_monotonic_ns_, notices_);
   watch_ = std::make_unique<IncidentWatch>(
@@ -494,6 +500,7 @@ bool Recorder::finish(std::uint32_t timeout_ms, const char* reason, bool at_exit
     gpu_->pause(launches_->now_ns());
   }
   page_->recording.store(0, std::memory_order_release);
+  page_->end_bursts();
   {
     MutexLock lock(mutex_);
     end_reason_ = reason;

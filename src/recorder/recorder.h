@@ -50,6 +50,7 @@ class Recorder {
 
   // The one of this process, or null. Lock-free.
   static Recorder* current() noexcept;
+  void end_bursts() noexcept { page_->end_bursts(); }
 
   StartResult source_result() const noexcept { return source_result_; }
   capture::LaunchRecorder& launches() noexcept { return *launches_; }

@@ -123,6 +123,11 @@ void ChromeTrace::add_kernel(const log::KernelEventLine& line) {
   if (!launch.unlaunched && !of_node) {
     Args args = call_args(launch.call_ns, launch.status, launch.correlation.value, line.scope);
     if (launch.captured) args.text("captured", "yes");
+    if (const event::MaybeNs& off = launch.launch_error_ns; off && event::plausible(*off)) {
+      args.us("begins at most so much sooner or later (us)", *off);
+    } else if (launch.between) {
+      args.text("begins", "here or later");
+    }
     // Known is how long it ran, not when: it has no place on a track of the GPU.
     if (const event::MaybeNs& ran = launch.by_events.duration_ns; ran && event::plausible(*ran)) {
       args.us("kernel ran at most (us)", *ran);

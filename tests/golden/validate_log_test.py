@@ -17,7 +17,7 @@ import validate_log  # noqa: E402
 SCHEMA = json.loads(validate_log.SCHEMA.read_text())
 GOLDEN = [json.loads(line) for line in open(ROOT / "tests" / "golden" / "log_lines.ndjson", encoding="utf-8")]
 OPTIONAL = {"late", "queue_negative", "unlaunched", "range", "model_blocks", "max_active_clusters", "event_every",
-            "event_timed", "event_cost_ns"}
+            "event_timed", "event_cost_ns", "launch_error_ns"}
 # Keys that a later minor version added to a type: lines of before, without them, stay valid.
 LATER = {("graph_launch_event", key) for key in ("start_ns", "end_ns", "duration_ns", "contents", "node_events")}
 LATER |= {("kernel_summary", key) for key in ("timed", "replayed", "calls_timed")}

@@ -572,6 +572,14 @@ inline void append_all(log::Buffer& out) {
   append_kernel_event(out, naive, on, {}, measured);
   measured.by_events.error_ns.reset();
   append_kernel_event(out, naive, on, {}, measured);
+  KernelLaunch shared = launch();
+  shared.seq = Seq(3, 46);
+  shared.correlation = {};
+  shared.call_ns.reset();
+  shared.between = true;
+  append_kernel_event(out, naive, on, {}, shared);
+  shared.launch_error_ns = 12'400;
+  append_kernel_event(out, naive, on, {}, shared);
   for (const auto phase : {ScopeEvent::Phase::kBegin, ScopeEvent::Phase::kEnd, ScopeEvent::Phase::kMark}) {
     ScopeEvent event = scope_event();
     event.phase = phase;
