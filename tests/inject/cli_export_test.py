@@ -150,6 +150,19 @@ class Export(FolderTest):
         self.assertEqual(sum(at(e, "s", "ac2g") for e in events), 4)  # the other kernel, copies, fill
         self.assertEqual([e["ts"] for e in events if e["ph"] == "i"], [500])
 
+    def test_a_launch_whose_time_was_not_read_says_so(self):
+        log = self.steps(1)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        kernel = next(line for line in lines if line["type"] == "kernel_event")
+        for i, error in enumerate((12_400, None)):
+            lines.append({**kernel, "seq": kernel["seq"] + 1000 + i, "correlation": None, "call_ns": None, "start_ns": None,
+                          "end_ns": None, "duration_ns": None, "queue_ns": None, "launch_error_ns": error})
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        args = [e["args"] for e in exported(log)["traceEvents"] if e["name"] == "cuLaunchKernel"]
+        self.assertEqual([a["begins at most so much sooner or later (us)"] for a in args if
+                          "begins at most so much sooner or later (us)" in a], [12.4])
+        self.assertEqual([a["begins"] for a in args if "begins" in a], ["here or later"])
+
     def test_scopes_that_do_not_nest_and_that_never_end(self):
         log = self.steps(1)
         scope = {"type": "scope_event", "thread": 99}

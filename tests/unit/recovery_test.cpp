@@ -465,6 +465,25 @@ TEST_F(RecoveryTest, AReturnThatWasNotTimedIsDoneBehindAMark) {
   EXPECT_EQ(tail.first_unfinished->seq.counter(), 5u);
 }
 
+TEST_F(RecoveryTest, ALaunchThatSharesATimeIsDoneWhenItMustHaveComeBack) {
+  make();
+  for (int i = 0; i < 10; ++i) {
+    const bool shared = i % 5 != 0;  // read at 0 and 50
+    flight::Record* const record = w->launch(one, shared ? i / 5 * 50 : i * 10, config);
+    record->flags |= flight::kFlagCallUntimed | (shared ? flight::kFlagTimeShared : 0);
+    record->call_ns = shared ? flight::kTimeNotKnown : 0;
+  }
+  w->file.streams()[1].finished_ns.store(45);  // by their likely times 1 to 4 had begun
+  write_log(session_line());
+  auto r = recover();
+  EXPECT_EQ(r->result().streams.at(0).completed_up_to->counter(), 0u);
+  w->file.streams()[1].finished_ns.store(1000);
+  r = recover();
+  const StreamTail& tail = r->result().streams.at(0);
+  EXPECT_EQ(tail.completed_up_to->counter(), 5u);  // of the last ones nobody knows
+  EXPECT_EQ(tail.unfinished, 4u);
+}
+
 TEST_F(RecoveryTest, StickyErrorOfACallIsACudaErrorAndTheLogKnowsMore) {
   make();
   launch_many(2);
