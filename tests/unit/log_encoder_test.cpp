@@ -279,7 +279,7 @@ TEST(LogEncoder, LedgerLinesAreThoseOfRingRecords) {
     EXPECT_EQ(is_ring_event(line), expected) << type;
     ring += expected;
   }
-  EXPECT_EQ(ring, 27);
+  EXPECT_EQ(ring, 29);
   EXPECT_FALSE(is_ring_event(""));
   EXPECT_FALSE(is_ring_event(R"({"type":"kernel_eventual"})"));
 }
