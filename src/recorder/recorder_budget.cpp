@@ -153,6 +153,7 @@ void Recorder::resume_times() noexcept {
 
 void Recorder::write_level(event::RecordLevel from, event::RecordLevel to, event::LevelEvent::Reason reason,
                            const CostShare& share, double floor_percent) noexcept {
+  end_bursts();  // launches are to lie on the right side of the change
   event::LevelEvent line;
   line.time_ns = launches_->now_ns();
   line.from = from;
