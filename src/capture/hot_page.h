@@ -26,8 +26,9 @@ struct alignas(64) HotPage {
   std::atomic<std::uint32_t> owned;    // 1: this process made the recorder
   std::atomic<std::uint32_t> context_generation;  // ContextTable: ids cached by handle may be wrong
 
-  // After a change of `recording` to 0, of `captures` from 0, of the generations of configurations and streams, and when
-  // the clock has been held against the counter.
+  // After a change of `recording` to 0, of `captures` from 0, of the generations of configurations and streams, when the
+  // clock has been held against the counter, and where launches are to lie on the right side of something (a fork, a
+  // change of level).
   void end_bursts() noexcept { burst_generation.fetch_add(1, std::memory_order_acq_rel); }
 
   static HotPage* create() noexcept;  // null: no memory

@@ -11,7 +11,6 @@ StreamTable::StreamTable(const DriverApi& driver, flight::TableWriter& rows, Hot
       capacity_(capacity),
       notices_(notices),
       infos_(new std::unique_ptr<event::StreamInfo>[capacity]),
-      generation_(page.stream_generation),
       page_(page) {}
 
 event::StreamId StreamTable::id_of(const StreamKey& key, std::int32_t device, bool may_ask) noexcept {
@@ -88,7 +87,7 @@ void StreamTable::on_stream_destroyed(const void* handle, std::uint32_t context_
 // be holding a lock here that it waits for, so the wait is bounded.
 void StreamTable::invalidate() noexcept {
   constexpr int kMostYields = 10'000;
-  generation_.fetch_add(1, std::memory_order_seq_cst);
+  page_.stream_generation.fetch_add(1, std::memory_order_seq_cst);
   page_.end_bursts();
   for (int i = 0; i < kMostYields && users_.load(std::memory_order_seq_cst) != 0; ++i) sched_yield();
 }

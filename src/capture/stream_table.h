@@ -48,13 +48,13 @@ class StreamTable {
   void forget_all() noexcept;  // handles may mean something else now
 
   // Grows when an id in some thread's cache may be wrong.
-  std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
+  std::uint32_t generation() const noexcept { return page_.stream_generation.load(std::memory_order_acquire); }
 
   // Holds off the destruction of streams while one is used that the host may be destroying on another thread. False:
   // some stream has gone since `generation`, do not touch any. end_use() after true.
   bool begin_use(std::uint32_t generation) noexcept {
     users_.fetch_add(1, std::memory_order_seq_cst);
-    if (generation_.load(std::memory_order_seq_cst) == generation) return true;
+    if (page_.stream_generation.load(std::memory_order_seq_cst) == generation) return true;
     end_use();
     return false;
   }
@@ -78,7 +78,6 @@ class StreamTable {
   std::map<StreamKey, Created> created_;  // and not launched into yet
   std::unique_ptr<std::unique_ptr<event::StreamInfo>[]> infos_;  // by id; published by used_
   std::atomic<std::uint32_t> used_{1};
-  std::atomic<std::uint32_t>& generation_;
   HotPage& page_;
   std::atomic<std::uint32_t> users_{0};
 

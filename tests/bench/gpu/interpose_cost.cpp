@@ -275,8 +275,9 @@ int main(int argc, char** argv) {
   const gpuflight_stats stats = recorded ? recorder.stats() : gpuflight_stats{};
   // Of each pair of batches one is hooked, one pair of each round warms up; both are followed by a synchronise, which is
   // an event too.
-  const long batches = arguments["launches"] / arguments["batch"] + 1, replay_batches = arguments["replays"] / kReplayBatch + 1;
-  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kFirst + arguments["batch"] + 2) +
+  const long batch = arguments["batch"];
+  const long batches = arguments["launches"] / batch + 1, replay_batches = arguments["replays"] / kReplayBatch + 1;
+  const long expected = arguments["rounds"] * (arguments["threads"] * batches * (kFirst + batch + 2) +
                                                replay_batches * (kReplayBatch + 2));
   std::printf("\"context_ns\":%.2f,\"recording\":%s,\"seen\":%llu,\"expected\":%ld,\"lost\":%llu}\n",
               current_context_ns(), recorded ? "true" : "false",

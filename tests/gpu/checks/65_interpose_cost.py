@@ -64,7 +64,8 @@ with g.Check() as check:
     runs = {
         "own stream, 1 thread": measure(check, "own_stream", rounds=rounds),
         "default stream, 1 thread": measure(check, "null_stream", rounds=rounds, null_stream=1),
-        "own stream, 16 threads": measure(check, "threads_16", rounds=max(4, rounds // 3), threads=16, launches=5000, batch=100),
+        "own stream, 16 threads": measure(check, "threads_16", rounds=max(4, rounds // 3), threads=16, launches=5000,
+                                          batch=100),
     }
     done = {label: one for label, one in runs.items() if one}
     torch = torch_cost(check)
